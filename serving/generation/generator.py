@@ -13,6 +13,7 @@ from serving.generation.choices import Generation, Prompt, TokenScore, best_choi
 from serving.generation.prompts import load_prompts
 from serving.generation.running import RunningPrompts
 from serving.queue.limits import BatchLimits
+from serving.runtime.cache_tensors import CacheSizes
 from serving.runtime.device import batches_at_once, open_device
 from serving.runtime.language_stepper import LanguageStepper
 from serving.search.beams.beam import BeamSearch
@@ -23,6 +24,7 @@ from serving.search.sampling_options import GenerationOptions
 from serving.text.characters import listed
 from serving.threads import default_threads
 
+_WARM_UP_PROMPT = "1 2 3"
 _MAX_ROWS = 64
 _SCORED_ROWS = 16
 
@@ -57,6 +59,11 @@ class Generator:
         self.stepper, self.device = LanguageStepper(folder, self.manifest, each, device), device.use
 
     @property
+    def sizes(self) -> CacheSizes:
+        """The memory that the model's caches take."""
+        return self.stepper
+
+    @property
     def manifest(self) -> Manifest:
         """The bundle's description of itself."""
         return self.prompts.manifest
@@ -74,6 +81,10 @@ class Generator:
     def engine(self) -> RunningPrompts:
         """Decodes prompts on the thread that calls it."""
         return RunningPrompts(self.prompts, self.stepper)
+
+    def warm_up(self) -> None:
+        """Continue something, because the first output takes longer."""
+        self.generate(_WARM_UP_PROMPT, GenerationOptions(max_length=4))
 
     def encode(self, prompt: Prompt) -> list[int]:
         """Token ids of a prompt; see `PromptProcessor.encode`."""

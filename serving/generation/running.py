@@ -51,7 +51,8 @@ class RunningPrompts:
 
     def restart(self) -> None:
         """Drop all prompts and start again."""
-        self._progress: PromptProgress = Progress()
+        self.progress: PromptProgress = Progress()
+        """The outputs and news that were not reported yet."""
         self._prompts: dict[int, _Prompt] = {}
         self._batch = GenerationBatch(self._stepper, guesses=True)
         self._rows: dict[int, tuple[_Prompt, int]] = {}
@@ -69,8 +70,8 @@ class RunningPrompts:
         joining = [_Prompt(number, task) for number, task in tasks.items()]
         self._prompts.update((prompt.number, prompt) for prompt in joining)
         lengths = [len(p.task.ids) for p in self._prompts.values() for _ in range(p.task.rows)]
-        self._progress.joined.append(Joined(tuple(tasks), began, 0.0, tuple(lengths)))
-        self._progress.rested.append(joining[0].task.group)  # more may come before the next step
+        self.progress.joined.append(Joined(tuple(tasks), began, 0.0, tuple(lengths)))
+        self.progress.rested.append(joining[0].task.group)  # more may come before the next step
         groups: dict[tuple[int, bool], list[_Prompt]] = {}
         for prompt in joining:
             request = prompt.task.request
@@ -94,7 +95,12 @@ class RunningPrompts:
             if number in self._prompts:
                 self._drop(self._prompts[number])
 
-    def step(self) -> PromptProgress:
+    @property
+    def busy(self) -> bool:
+        """Whether there is anything to decode or to report."""
+        return bool(self._prompts) or self.progress.matters
+
+    def advance(self) -> None:
         """Read one chunk of a prompt, draw one token of each output, and do one step of each
         search."""
         if self._readings:
@@ -108,8 +114,16 @@ class RunningPrompts:
                     self._fail(prompt, error)
         for number in list(self._searches):
             self._search(self._prompts[number])
-        progress, self._progress = self._progress, Progress()
+
+    def collect(self) -> PromptProgress:
+        """Return the unreported outputs and news, and forget them."""
+        progress, self.progress = self.progress, Progress()
         return progress
+
+    def step(self) -> PromptProgress:
+        """`advance`; returns the outputs and news."""
+        self.advance()
+        return self.collect()
 
     def wake(self) -> None:
         """Does nothing: `step` computes and never waits."""
@@ -168,7 +182,7 @@ class RunningPrompts:
             prompt.tokens = tuple(
                 self._texts.prompt_scores(request.prompt, ids, scores, options.num_logprobs)
             )
-        self._progress.news.append((prompt.number, PromptRead(prompt.tokens)))
+        self.progress.news.append((prompt.number, PromptRead(prompt.tokens)))
         if options.max_length == 0:
             self._deliver_whole(prompt, [Generation("", (), "length")] * options.num_hypotheses)
         elif options.beam_size > 1:
@@ -190,7 +204,7 @@ class RunningPrompts:
         builder = prompt.choices[event.key]
         text, tokens = builder.push(event)
         reason = builder.finish_reason
-        self._progress.news.append((prompt.number, Delta(choice, text, tokens, reason)))
+        self.progress.news.append((prompt.number, Delta(choice, text, tokens, reason)))
         if reason:
             self._batch.remove(event.key)
             del self._rows[event.key]
@@ -209,7 +223,7 @@ class RunningPrompts:
         """Deliver outputs for which no event was sent."""
         for number, choice in enumerate(choices):
             delta = Delta(number, choice.text, choice.tokens, choice.finish_reason)
-            self._progress.news.append((prompt.number, delta))
+            self.progress.news.append((prompt.number, delta))
         self._deliver(prompt, choices)
 
     def _deliver(self, prompt: _Prompt, generated: list[Generation]) -> None:
@@ -217,11 +231,11 @@ class RunningPrompts:
         choices = tuple(best_choices(generated, prompt.task.request.options))
         count = sum(choice.num_generated for choice in generated)
         done = GenerationDone(choices, prompt.tokens, len(prompt.task.ids), count)
-        self._progress.outcomes.append((prompt.number, done))
+        self.progress.outcomes.append((prompt.number, done))
         self._drop(prompt)
 
     def _fail(self, prompt: _Prompt, error: Exception) -> None:
-        self._progress.failed.append((prompt.number, error))
+        self.progress.failed.append((prompt.number, error))
         self._drop(prompt)
 
     def _drop(self, prompt: _Prompt) -> None:

@@ -15,13 +15,12 @@ from serving.generation.ticket import (
     GenerationTicket,
     PromptRead,
 )
-from serving.generation.work import PromptTask, PromptWork, prompt_demand
+from serving.generation.work import PromptCosts, PromptTask, PromptWork, prompt_demand
 from serving.queue.decoder import Scheduler
 from serving.queue.engine import Engine
 from serving.queue.limits import BatchLimits, Demand
 from serving.queue.observer import Observer
 from serving.queue.ticket import HeldWork
-from serving.search.stepper import Stepper
 
 
 class GenerationModel(Protocol):
@@ -31,7 +30,7 @@ class GenerationModel(Protocol):
     def prompts(self) -> PromptProcessor: ...
 
     @property
-    def stepper(self) -> Stepper: ...
+    def sizes(self) -> PromptCosts: ...
 
     def engine(self) -> Engine[PromptTask, PromptRead | Delta, GenerationDone]: ...
 
@@ -52,14 +51,14 @@ class GenerationScheduler(Scheduler[PromptTask, PromptRead | Delta, GenerationDo
         """Start `workers` engines. They share the cache memory of `limits`; the other limits apply
         to each of them. Prompt and output together are bounded by `max_context_tokens` and by the
         model."""
-        self._prompts, self._stepper = model.prompts, model.stepper
+        self._prompts, self._sizes = model.prompts, model.sizes
         self._max_context, limits = max_context_tokens, limits or BatchLimits()
         self._max_rows = limits.max_rows
         self._max_cache_bytes = limits.max_cache_bytes // workers
         self._observer = observer or Observer()
         super().__init__(
             [model.engine() for _ in range(workers)],
-            model.stepper,
+            model.sizes,
             limits,
             max_queue=max_queue,
             unit="prompts",
@@ -84,7 +83,7 @@ class GenerationScheduler(Scheduler[PromptTask, PromptRead | Delta, GenerationDo
             ids, seed = self._prompts.encode(request.prompt), request.options.own_seed()
             task = PromptTask(request, ids, seed)
             self._prompts.check_options(request.options)
-            demand = prompt_demand(task, self._stepper, self._stepper.reach)
+            demand = prompt_demand(task, self._sizes)
             self._check_size(task, demand)
             prepared.append((task, GenerationTicket(request.timeout_s), demand))
         tickets = [ticket for _, ticket, _ in prepared]
@@ -107,7 +106,7 @@ class GenerationScheduler(Scheduler[PromptTask, PromptRead | Delta, GenerationDo
                 f"a prompt must have at most {self._max_rows} outputs, got {task.rows}",
                 parameter="num_hypotheses",
             )
-        needed = self._stepper.cache_bytes(demand.rows, 0, demand.slots)
+        needed = self._sizes.cache_bytes(demand.rows, 0, demand.slots)
         if needed > self._max_cache_bytes:
             raise TooLongError(
                 f"the prompt may need {needed / 2**20:.0f} MiB of cache, max_cache_bytes allows "

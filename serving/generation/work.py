@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from serving.generation.ticket import (
     Delta,
@@ -89,10 +89,19 @@ class PromptWork(Work[PromptTask, PromptRead | Delta, GenerationDone]):
         self._ticket.fail(error)
 
 
-def prompt_demand(task: PromptTask, sizes: CacheCosts, reach: int | None) -> Demand:
+class PromptCosts(CacheCosts, Protocol):
+    """The part of a language model's caches that a prompt takes."""
+
+    @property
+    def reach(self) -> int | None:
+        """Number of positions that a query sees; None if it sees all."""
+        ...
+
+
+def prompt_demand(task: PromptTask, sizes: PromptCosts) -> Demand:
     """The demand of a prompt. All sampled outputs share one cache, which is as long as the longest
-    output needs. A query sees `reach` positions; None means all."""
-    options, read = task.request.options, len(task.ids)
+    output needs."""
+    options, read, reach = task.request.options, len(task.ids), sizes.reach
     if options.beam_size == 1 and reach is not None:
         read = min(read, reach + CHUNK)  # the start of a longer prompt is dropped while it is read
     slots = most_slots(

@@ -18,14 +18,18 @@ import threading
 import traceback
 from collections.abc import Callable
 from multiprocessing.connection import Connection
+from typing import TYPE_CHECKING
 
-from serving.resident import give_back
-from serving.runtime.session import DeviceUse
-from serving.processes.loop import DecodingLoop, portable
+from serving.bundle.folder import parse_manifest
+from serving.processes.loop import Batches, DecodingLoop, portable
 from serving.processes.orders import DropOrder, LoadOrder, ServeOrder
 from serving.processes.presets import load_translator
-from serving.translation.running import RunningBatches
+from serving.resident import give_back
+from serving.runtime.session import DeviceUse
 from serving.translation.translator import Translator
+
+if TYPE_CHECKING:
+    from serving.generation.generator import Generator
 
 
 def main() -> None:
@@ -70,26 +74,31 @@ class _Models:
     """The loaded models, by number."""
 
     def __init__(self) -> None:
-        self._loaded: dict[int, Translator] = {}
+        self._loaded: dict[int, Translator | Generator] = {}
 
     def load(self, order: LoadOrder) -> DeviceUse:
         """Load a model and warm it up. Raises whatever fails."""
-        if order.tune:
-            translator = load_translator(order.folder, "latency", order.threads, order.limits)
+        model: Translator | Generator
+        if parse_manifest(order.folder).task == "generate":
+            # Imported here, because processes for translation models need not load it.
+            from serving.generation.generator import Generator
+
+            model = Generator(order.folder, threads=order.threads)
+        elif order.tune:
+            model = load_translator(order.folder, "latency", order.threads, order.limits)
         else:
-            translator = Translator(order.folder, threads=order.threads, limits=order.limits)
-        translator.warm_up()
-        self._loaded[order.model] = translator
-        return translator.device
+            model = Translator(order.folder, threads=order.threads, limits=order.limits)
+        model.warm_up()
+        self._loaded[order.model] = model
+        return model.device
 
     def drop(self, order: DropOrder) -> None:
         """Unload a model."""
         self._loaded.pop(order.model, None)
 
-    def engine(self, model: int) -> RunningBatches:
+    def engine(self, model: int) -> Batches:
         """An engine for a model, without running batches."""
-        translator = self._loaded[model]
-        return RunningBatches(translator.texts, translator.steppers)
+        return self._loaded[model].engine()
 
 
 def _follow(

@@ -12,15 +12,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import Any
 
 from serving.errors import BundleError
+from serving.processes.loader import Loader, taken_ahead
+from serving.processes.orders import DropOrder, LoadOrder, Order
+from serving.queue.engine import Progress
 from serving.queue.limits import BatchLimits
 from serving.resident import proportional_bytes
 from serving.runtime.session import DeviceUse
-from serving.search.beams.sentence import Sentence
-from serving.processes.loader import Loader, taken_ahead
-from serving.processes.orders import DropOrder, LoadOrder, Order
-from serving.translation.running import SentenceProgress
 
 
 class ProcessLink:
@@ -29,8 +29,8 @@ class ProcessLink:
     def __init__(self, own: socket.socket, pid: int, loader: Loader | None = None) -> None:
         """Take over the socket `own`. Closing the link closes `loader`, too."""
         self.pid = pid
-        self.sentences: dict[int, Sentence] = {}
-        """The sentences that the process decodes, by number."""
+        self.tasks: dict[int, Any] = {}
+        """What the process decodes, by number."""
         self._connection = Connection(own.detach())
         self._poll = select.poll()
         self._poll.register(self.fileno(), 0)  # a closed other end is reported in any case
@@ -50,34 +50,37 @@ class ProcessLink:
                 return self._ended
             return bool(self._poll.poll(0))
 
-    def send(self, sentences: Mapping[int, Sentence]) -> bool:
-        """Have the sentences decoded; returns False if the link is retired."""
+    def send(self, tasks: Mapping[int, Any]) -> bool:
+        """Have tasks of one group decoded; returns False if the link is retired."""
         with self._lock:
             if self._retired:
                 return False
-            self.sentences.update(sentences)
-        self._tell(Order(sentences=sentences))
+            self.tasks.update(tasks)
+        self._tell(Order(tasks=tasks))
         return True
 
     def cancel(self, numbers: Iterable[int]) -> None:
-        """Cancel those of the sentences that this process decodes."""
-        own = tuple(number for number in numbers if number in self.sentences)
+        """Cancel those of the tasks that this process decodes."""
+        own = tuple(number for number in numbers if number in self.tasks)
         if own:
             self._tell(Order(cancelled=own))
             self._forget(own)
 
-    def receive(self) -> SentenceProgress:
-        """The next message of the process; raises EOFError or OSError if it has ended."""
+    def receive(self) -> Progress[Any, Any]:
+        """The next message of the process. Raises EOFError or OSError if it has ended, and the
+        error with which all its tasks failed."""
         try:
-            progress: SentenceProgress = self._connection.recv()
+            progress: Progress[Any, Any] | Exception = self._connection.recv()
         except (EOFError, OSError):
             self._ended = True
             raise
+        if isinstance(progress, Exception):
+            raise progress
         self._forget(number for number, _ in (*progress.outcomes, *progress.failed))
         return progress
 
     def retire(self) -> None:
-        """Accept no more sentences, and close when all are done."""
+        """Accept no more tasks, and close when all are done."""
         with self._lock:
             self._retired = True
             self._close_idle()
@@ -85,7 +88,7 @@ class ProcessLink:
     def close(self) -> None:
         """Cancel everything and close."""
         with self._lock:
-            self.sentences.clear()
+            self.tasks.clear()
             self._retired = True
             self._close_idle()
 
@@ -96,11 +99,11 @@ class ProcessLink:
     def _forget(self, numbers: Iterable[int]) -> None:
         with self._lock:
             for number in numbers:
-                self.sentences.pop(number, None)
+                self.tasks.pop(number, None)
             self._close_idle()
 
     def _close_idle(self) -> None:
-        if self._retired and not self.sentences and not self._closed:
+        if self._retired and not self.tasks and not self._closed:
             self._closed = True
             self._connection.close()
             if self._loader is not None:
@@ -222,9 +225,9 @@ class ProcessGroup:
                 self._renew(place)
 
     def company(self, model: int, place: int) -> int:
-        """The number of sentences that a process decodes for other models."""
+        """The number of tasks that a process decodes for other models."""
         links = self._links[place]
-        return sum(len(link.sentences) for other, link in links.items() if other != model)
+        return sum(len(link.tasks) for other, link in links.items() if other != model)
 
     @property
     def held_bytes(self) -> int:

@@ -1,4 +1,4 @@
-"""A translation model that is decoded in processes beside this one.
+"""The engine of a model that is decoded in processes beside this one.
 
 Threads of one process wait for each other's Python, and the server's event loop is one of them.
 """
@@ -9,31 +9,36 @@ import os
 import select
 import weakref
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from typing import Any, Generic, Protocol, TypeVar
 
-from serving.bundle.folder import parse_manifest
-from serving.bundle.manifest import Manifest
 from serving.errors import DecoderLostError, OverloadedError
-from serving.queue.engine import Progress
-from serving.queue.limits import BatchLimits
-from serving.runtime.device import computes_on_cpu
-from serving.search.beams.sentence import Sentence
-from serving.search.options import Group, SearchOptions
 from serving.processes.group import ProcessGroup, ProcessLink
-from serving.translation.running import SentenceProgress
-from serving.translation.texts import load_texts
+from serving.queue.engine import News, Outcome, Progress
+from serving.queue.limits import BatchLimits
+from serving.search.options import Group
 
 _POLL_MS = 50
-"""Milliseconds between checks whether anyone still waits for the sentences."""
+"""Milliseconds between checks whether anyone still waits for the tasks."""
 
 
-class IsolatedEngine:
+class Grouped(Protocol):
+    """A task that shares a batch with tasks of its group alone."""
+
+    @property
+    def group(self) -> Group: ...
+
+
+Task = TypeVar("Task", bound=Grouped)
+
+
+class IsolatedEngine(Generic[Task, News, Outcome]):
     """The `Engine` of a model in one process of a group, which it shares with other models.
 
-    If a process dies, any sentence that it was decoding may be the cause, and so may one of another
+    If a process dies, any task that it was decoding may be the cause, and so may one of another
     model. They are therefore decoded once more in a fresh process without others, and if that dies
-    as well, in halves. Only a sentence whose process dies while it is decoded alone fails.
+    as well, in halves. Only a task whose process dies while it is decoded alone fails.
     """
 
     def __init__(self, processes: ProcessGroup, model: int, place: int) -> None:
@@ -43,10 +48,10 @@ class IsolatedEngine:
         self._links: list[ProcessLink] = []
         """Links to processes that decode something."""
         self._poll = select.poll()
-        self._suspects: deque[dict[int, Sentence]] = deque()
-        """Sentences that were lost together, and wait to be decoded apart."""
+        self._suspects: deque[dict[int, Task]] = deque()
+        """Tasks that were lost together, and wait to be decoded apart."""
         self._apart: ProcessLink | None = None
-        """Link to the process that decodes such sentences."""
+        """Link to the process that decodes such tasks."""
         self._woken, self._wakes = os.pipe()
         weakref.finalize(self, _close, self._woken, self._wakes)
         self._poll.register(self._woken, select.POLLIN)
@@ -65,11 +70,11 @@ class IsolatedEngine:
 
     @property
     def company(self) -> int:
-        """Number of sentences that the process decodes for other models."""
+        """Number of tasks that the process decodes for other models."""
         return self._processes.company(self._model, self._place)
 
-    def join(self, tasks: Mapping[int, Sentence]) -> None:
-        """Send sentences of one group to the process."""
+    def join(self, tasks: Mapping[int, Task]) -> None:
+        """Send tasks of one group to the process."""
         link = self._current
         while not link.send(tasks):  # another process has replaced it, or is about to
             self._processes.revive(self._place)
@@ -77,7 +82,7 @@ class IsolatedEngine:
         self._follow(link)
 
     def cancel(self, numbers: Iterable[int]) -> None:
-        """Cancel these sentences; the processes free their rows before the next step."""
+        """Cancel these tasks; the processes free their rows before the next step."""
         numbers = list(numbers)
         for lost in self._suspects:
             for number in numbers:
@@ -88,9 +93,9 @@ class IsolatedEngine:
             link.cancel(numbers)
             self._follow(link)
 
-    def step(self) -> SentenceProgress:
-        """Wait for a moment for news."""
-        progress: SentenceProgress = Progress(failed=self._try_suspects())
+    def step(self) -> Progress[News, Outcome]:
+        """Wait for a moment for news. Raises the error with which all tasks of a process failed."""
+        progress: Progress[News, Outcome] = Progress(failed=self._try_suspects())
         ready = {descriptor for descriptor, _ in self._poll.poll(_POLL_MS)}
         if self._woken in ready:
             os.read(self._woken, 1)
@@ -101,6 +106,9 @@ class IsolatedEngine:
                 progress.extend(link.receive())
             except (EOFError, OSError):
                 progress.failed.extend(self._lose(link))
+            except Exception:
+                self._follow(link)  # `restart` cancels what may have been sent since
+                raise
             else:
                 self._follow(link)
         return progress
@@ -112,8 +120,8 @@ class IsolatedEngine:
             os.write(self._wakes, b"w")
 
     def restart(self) -> None:
-        """Start the process again if it has ended; sentences of others continue. Otherwise, after a
-        failure of the caller, drop all sentences."""
+        """Start the process again if it has ended; tasks of others continue. Otherwise, after a
+        failure of the caller or of all tasks, drop everything."""
         if not self.lost:
             self._drop()
         self._processes.revive(self._place)
@@ -129,7 +137,7 @@ class IsolatedEngine:
 
     def _follow(self, link: ProcessLink) -> None:
         """Wait for news of a link as long as its process decodes something."""
-        if link.sentences and link not in self._links:
+        if link.tasks and link not in self._links:
             self._links.append(link)
             self._poll.register(link.fileno(), select.POLLIN)
 
@@ -139,12 +147,12 @@ class IsolatedEngine:
 
     def _drop(self) -> None:
         self._suspects.clear()
-        self.cancel([number for link in self._links for number in link.sentences])
+        self.cancel([number for link in self._links for number in link.tasks])
         self._end_apart()
 
     def _lose(self, link: ProcessLink) -> list[tuple[int, Exception]]:
-        """Record that a process has ended; returns the sentences that fail with it."""
-        lost = list(link.sentences.items())
+        """Record that a process has ended; returns the tasks that fail with it."""
+        lost = list(link.tasks.items())
         link.close()
         if link is not self._apart:
             self._suspects.append(dict(lost))
@@ -158,9 +166,9 @@ class IsolatedEngine:
         return [(number, error) for number, _ in lost]
 
     def _try_suspects(self) -> list[tuple[int, Exception]]:
-        """Decode sentences that were lost together in a process apart, unless others are. Returns
+        """Decode tasks that were lost together in a process apart, unless others are. Returns
         them if no process can be started for it."""
-        if self._apart is not None and self._apart.sentences:
+        if self._apart is not None and self._apart.tasks:
             return []
         if not self._suspects:
             self._end_apart()
@@ -171,9 +179,9 @@ class IsolatedEngine:
         except Exception as reason:  # the machine is short of something
             error = OverloadedError(f"decoding cannot continue: {reason}; try again")
             return [(number, error) for number in lost]
-        groups: dict[Group, dict[int, Sentence]] = {}
-        for number, sentence in lost.items():
-            groups.setdefault(sentence.group, {})[number] = sentence
+        groups: dict[Group, dict[int, Task]] = {}
+        for number, task in lost.items():
+            groups.setdefault(task.group, {})[number] = task
         for tasks in groups.values():
             self._apart.send(tasks)
         self._follow(self._apart)
@@ -185,63 +193,32 @@ class IsolatedEngine:
             self._apart = None
 
 
-class IsolatedTranslator:
-    """A translation bundle that a group of decoding processes has loaded."""
+class IsolatedModel:
+    """A bundle that a group of decoding processes has loaded."""
 
     def __init__(
         self,
+        processes: ProcessGroup,
         folder: Path,
         *,
         threads: int = 1,
-        workers: int = 1,
-        limits: BatchLimits | None = None,
         tune: bool = False,
-        processes: ProcessGroup | None = None,
+        limits: BatchLimits | None = None,
+        meanwhile: Callable[[], object] = lambda: None,
     ) -> None:
-        """Load a bundle in `processes`, or in `workers` processes of its own. Raises BundleError if
-        they cannot load it.
-
-        Each process has `threads`, or with `tune` as many of these as are fastest for a short text.
-        Together they keep to the memory of `limits`.
-        """
-        own = processes is None
-        if processes is None:
-            forks = threads == 1 and not tune and computes_on_cpu(parse_manifest(folder))
-            processes = ProcessGroup(workers, forks=forks)
-        self._processes, self.workers = processes, processes.size
-
-        def load_own() -> None:
-            self.texts = load_texts(folder, processes.size, limits)
-
-        try:
-            self._model, self.device = processes.load(
-                folder, threads=threads, tune=tune, limits=limits, meanwhile=load_own
-            )
-        except BaseException:
-            if own:  # nobody else can
-                processes.close()
-            raise
+        """Have the bundle loaded; see `ProcessGroup.load`."""
+        self._processes = processes
+        self._number, self.device = processes.load(
+            folder, threads=threads, tune=tune, limits=limits, meanwhile=meanwhile
+        )
         self._engines = 0
-        weakref.finalize(self, processes.forget, self._model).atexit = False
+        weakref.finalize(self, processes.forget, self._number).atexit = False
 
-    @property
-    def manifest(self) -> Manifest:
-        """The bundle's manifest."""
-        return self.texts.manifest
-
-    @property
-    def default_options(self) -> SearchOptions:
-        """The bundle's own search options."""
-        return self.texts.default_options
-
-    def engine(self) -> IsolatedEngine:
+    def engine(self) -> IsolatedEngine[Any, Any, Any]:
         """An engine in the next process; the caller closes it."""
-        engine = IsolatedEngine(self._processes, self._model, self._engines)
+        engine = IsolatedEngine[Any, Any, Any](self._processes, self._number, self._engines)
         self._engines += 1
         return engine
-
-    def warm_up(self) -> None:
-        """Does nothing: the processes have warmed up already."""
 
 
 def _close(*descriptors: int) -> None:

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING
 from serving.runtime.gpu.cuda_switches import VISIBLE
 
 if TYPE_CHECKING:  # these import modules that a worker starts a process before
-    from serving.runtime.session import DeviceUse
     from serving.processes.orders import DropOrder, LoadOrder, ServeOrder
+    from serving.runtime.session import DeviceUse
 
 _ROOT = Path(__file__).resolve().parents[__name__.count(".")]
 """The folder from which this package is imported: the repository, or site-packages."""

@@ -8,20 +8,41 @@ import threading
 import time
 import traceback
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from multiprocessing.connection import Connection
+from typing import Any, Protocol
 
 from serving.errors import ServingError
 from serving.processes.orders import Order
 from serving.processes.turns import FairTurns
-from serving.translation.running import RunningBatches
+from serving.queue.engine import Progress
+
+
+class Batches(Protocol):
+    """The running batches of a model: an engine whose steps and reports are apart."""
+
+    @property
+    def busy(self) -> bool: ...
+
+    @property
+    def progress(self) -> Progress[Any, Any]: ...
+
+    def join(self, tasks: Mapping[int, Any]) -> None: ...
+
+    def cancel(self, numbers: Iterable[int]) -> None: ...
+
+    def advance(self) -> None: ...
+
+    def collect(self) -> Progress[Any, Any]: ...
+
+    def restart(self) -> None: ...
 
 
 class DecodingLoop:
-    """Decodes sentences that arrive on connections, one connection for each model."""
+    """Decodes what arrives on connections, one connection for each model."""
 
     def __init__(
-        self, served: Iterable[tuple[RunningBatches, Connection]] = (), *, lasting: bool = False
+        self, served: Iterable[tuple[Batches, Connection]] = (), *, lasting: bool = False
     ) -> None:
         """Create a loop that ends when the other ends of all connections are closed. A `lasting`
         one continues until `end`, and may be given further connections."""
@@ -35,7 +56,7 @@ class DecodingLoop:
         for engine, connection in served:
             self.add(engine, connection)
 
-    def add(self, engine: RunningBatches, connection: Connection) -> None:
+    def add(self, engine: Batches, connection: Connection) -> None:
         """Decode for one more model. Any thread may call this if the loop is a lasting one."""
         place = _Place(engine, connection)
         self._places.add(place)
@@ -93,7 +114,7 @@ class DecodingLoop:
 class _Place:
     """A model's batches, its connection, and the orders since its last turn."""
 
-    def __init__(self, engine: RunningBatches, connection: Connection) -> None:
+    def __init__(self, engine: Batches, connection: Connection) -> None:
         self.engine, self.connection = engine, connection
         self.orders: deque[Order] = deque()
 
@@ -103,15 +124,20 @@ class _Place:
         return bool(self.orders) or self.engine.busy
 
     def turn(self) -> None:
-        """Carry out the orders, decode a token of every sentence or several, and report. Raises
+        """Carry out the orders, go on by a step or several, and report. Raises
         OSError if the other end is closed."""
         engine = self.engine
         while self.orders:
             order = self.orders.popleft()
             engine.cancel(order.cancelled)
-            if order.sentences:
-                engine.join(order.sentences)
-        engine.advance()
+            if order.tasks:
+                engine.join(order.tasks)
+        try:
+            engine.advance()
+        except Exception as error:  # the loop and other models must outlive any failure
+            engine.restart()
+            self.connection.send(portable(error))
+            return
         if engine.progress.matters:
             progress = engine.collect()
             progress.failed = [(number, portable(error)) for number, error in progress.failed]

@@ -1,7 +1,7 @@
 """The orders from the server to the processes that load models and decode with them.
 
 Each started process has one connection for loading and dropping models and for starting decoders.
-Each model has one more connection to each decoding process, for sentences and their results.
+Each model has one more connection to each decoding process, for tasks and their results.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from serving.queue.limits import BatchLimits
-from serving.search.beams.sentence import Sentence
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class ServeOrder:
 
 @dataclass(frozen=True)
 class Order:
-    """An order on a model's connection: cancel some sentences, and decode others."""
+    """An order on a model's connection: cancel some tasks, and decode others of one group."""
 
     cancelled: tuple[int, ...] = ()
-    sentences: Mapping[int, Sentence] | None = None
+    tasks: Mapping[int, Any] | None = None

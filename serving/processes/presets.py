@@ -1,21 +1,26 @@
-"""Loads translation bundles as a preset requires: for the latency of one request, or for
-throughput."""
+"""Loads bundles as a preset requires, for the latency of one request or for throughput, in decoding
+processes or here."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from serving.bundle.folder import parse_manifest
 from serving.fastest import fastest
+from serving.processes.group import ProcessGroup
+from serving.processes.translator import IsolatedTranslator
 from serving.queue.limits import BatchLimits
 from serving.runtime.device import batches_at_once, computes_on_cpu
 from serving.runtime.gpu.cuda_driver import visible_gpus
 from serving.runtime.gpu.cuda_switches import MOST_STREAMS
 from serving.threads import Preset
-from serving.processes.group import ProcessGroup
-from serving.processes.isolated import IsolatedTranslator
 from serving.translation.translator import Translator
+
+if TYPE_CHECKING:
+    from serving.generation.generator import Generator
+    from serving.processes.generator import IsolatedGenerator
 
 MOST_WORKERS = 8
 """Largest number of batches of a model that threads of one process decode at once. Python takes a
@@ -75,13 +80,28 @@ class DecodingProcesses:
         if not computes_on_cpu(manifest):
             if batches_at_once(manifest, MOST_STREAMS) > 1:
                 return load_translator(folder, self._preset, self._threads, limits)
-            self._on_gpus = self._on_gpus or self._gpu_group()
-            return IsolatedTranslator(folder, limits=limits, processes=self._on_gpus)
+            return IsolatedTranslator(folder, limits=limits, processes=self._gpu_group())
         if self._preset == "throughput":
             return IsolatedTranslator(folder, limits=limits, processes=self._many)
         return IsolatedTranslator(
             folder, threads=self._threads, limits=limits, tune=True, processes=self._single
         )
+
+    def load_generator(self, folder: Path) -> IsolatedGenerator | Generator:
+        """Load a language model. If there are several GPUs, each decodes in a process of these;
+        otherwise threads of this process do, as `load_generator` says: a batch of many prompts is
+        faster than as many batches of one, which would each read all weights.
+        """
+        # Imported here, because a process that decodes translations needs neither.
+        from serving.generation.presets import load_generator
+        from serving.processes.generator import IsolatedGenerator
+
+        manifest = parse_manifest(folder)
+        if not computes_on_cpu(manifest) and batches_at_once(manifest, MOST_STREAMS) == 1:
+            group = self._gpu_group()
+            if group.size > 1:
+                return IsolatedGenerator(folder, group)
+        return load_generator(folder, self._preset, self._threads)
 
     def start(self) -> None:
         """Start the process that loads models on the CPU, so that the first model loads sooner."""
@@ -105,5 +125,10 @@ class DecodingProcesses:
 
     def _gpu_group(self) -> ProcessGroup:
         """A group with one process for each GPU that CUDA shows."""
-        gpus = visible_gpus(os.environ)
-        return ProcessGroup(len(gpus), forks=False, gpus=gpus) if len(gpus) > 1 else self._single
+        if self._on_gpus is None:
+            gpus = visible_gpus(os.environ)
+            several = len(gpus) > 1
+            self._on_gpus = (
+                ProcessGroup(len(gpus), forks=False, gpus=gpus) if several else self._single
+            )
+        return self._on_gpus

@@ -60,6 +60,9 @@ class CacheSizes:
         self._slot_bytes = sum(FLOAT_BYTES[each.dtype] * each.slot_size for each in self._caches)
         self.repack_every = REPACK_EVERY[self._kind]
         """Steps after which a sentence drops its dead cache slots."""
+        self.reach = max(manifest.sizes.reach) if manifest.sizes.reach else None
+        """Number of last positions that the widest layer sees, including the query's own.
+        None if it sees all."""
         self.spare_slots = 0 if self._target == "cuda" else SPARE_SLOTS[self._kind]
         """Slots that caches are laid out with beyond those that are needed."""
 

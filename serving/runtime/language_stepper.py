@@ -84,8 +84,6 @@ class LanguageStepper(CacheSizes):
         check_int8(folder, manifest)
         int8 = manifest.precision == "int8"
         self._session = device.load(folder, manifest.step_graph, threads, int8=int8)
-        self.reach: int | None = max(manifest.sizes.reach) if manifest.sizes.reach else None
-        """Number of last positions that the widest layer sees, including the query's own."""
         self.checks_guesses = manifest.sizes.follows and native_library() is not None
         if device.use.name == "cpu":
             with trying_out(folder):

@@ -108,9 +108,6 @@ class OnnxState:
 class OnnxStepper(CacheSizes):
     """A bundle's encoder and step graph."""
 
-    reach: None = None
-    """None: a decoder sees all of its target."""
-
     def __init__(
         self,
         folder: Path,

@@ -18,9 +18,9 @@ from circus.watcher import Watcher
 
 import serving
 from serving.errors import ServingError
+from serving.processes.loader import AHEAD, environment
 from serving.server.check import check, decoded_by_forks, refuse
 from serving.server.worker import FAILED, SETTINGS
-from serving.processes.loader import AHEAD, environment
 
 WORKER = f"{serving.__name__}.worker"
 """The program of a worker."""

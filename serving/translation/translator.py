@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, TypeVar
 from serving.bundle.folder import parse_manifest
 from serving.bundle.manifest import Manifest
 from serving.errors import DecodingError, InvalidOptionError, RequestError, ServingError
-from serving.queue.engine import Engine
 from serving.queue.limits import BatchLimits, usual_limits
 from serving.runtime.device import batches_at_once, open_device
 from serving.runtime.session import ON_CPU, Device, DeviceUse
@@ -35,7 +34,6 @@ from serving.translation.results import (
     Again,
     Done,
     Score,
-    SentenceOutcome,
     Split,
     Translation,
     check_single,
@@ -148,7 +146,7 @@ class ModelTranslator:
             )
         return options or self.default_options
 
-    def engine(self) -> Engine[Sentence, list[int], SentenceOutcome]:
+    def engine(self) -> RunningBatches:
         """The engine that decodes on the calling thread."""
         return RunningBatches(self.texts, self.steppers)
 

@@ -16,8 +16,8 @@ from bench.errors import BenchError
 from bench.machine.load import Load
 from bench.subjects.job import BenchJob, Search
 from bench.systems.processes.child import start_child
+from serving.processes.translator import IsolatedTranslator
 from serving.server.http.settings import Settings
-from serving.processes.isolated import IsolatedTranslator
 from serving.translation.scheduler import TranslationScheduler
 from serving.translation.ticket import Request
 

@@ -24,13 +24,13 @@ from bench.subjects.job import BenchJob, LoadedSystem, Search, token_id
 from bench.systems.by_kind import load
 from bench.systems.processes.child import start_child
 from serving.bundle.folder import read_manifest
+from serving.processes.translator import IsolatedTranslator
 from serving.queue.ticket import HeldWork
 from serving.search.ids import EOS_ID
 from serving.server.app import create_app
 from serving.server.http.settings import Settings
 from serving.server.models.registry import Registry
 from serving.server.models.served import ServedTranslator
-from serving.processes.isolated import IsolatedTranslator
 from serving.translation.results import Translation
 from serving.translation.scheduler import TranslationScheduler
 from serving.translation.ticket import Completed, Request, TranslationTicket

@@ -11,12 +11,13 @@ from serving.encoding.reader import TextReader
 from serving.errors import BundleError
 from serving.generation.generator import Generator
 from serving.generation.presets import load_generator
+from serving.processes.generator import IsolatedGenerator
+from serving.processes.presets import DecodingProcesses, load_translator
 from serving.server.http.settings import Settings
 from serving.server.models.manifests import read_manifests
-from serving.processes.presets import DecodingProcesses, load_translator
 from serving.translation.scheduler import TranslationBundle
 
-AnyBundle = TranslationBundle | Generator | TextReader
+AnyBundle = TranslationBundle | Generator | IsolatedGenerator | TextReader
 
 
 def decoding_processes(settings: Settings) -> DecodingProcesses:
@@ -29,8 +30,8 @@ def load_bundles(
     served: Collection[Manifest] = (),
     processes: DecodingProcesses | None = None,
 ) -> list[AnyBundle]:
-    """Load and check every bundle except those whose manifests are `served` already. Translation
-    models are loaded by `processes`, or by processes of their own.
+    """Load and check every bundle except those whose manifests are `served` already. What decodes
+    in processes is loaded by `processes`, or by processes of their own.
 
     Raises BundleError as `read_manifests` does, and for a bundle that cannot be used.
     """
@@ -49,10 +50,12 @@ def load_bundle(
     try:
         if manifest.task not in DECODED:
             return load_reader(folder, settings.preset, settings.threads)
+        isolated, limits = settings.decode_in == "processes", settings.batch_limits(manifest.target)
         if manifest.task == "generate":
+            if isolated:
+                return processes.load_generator(folder)
             return load_generator(folder, settings.preset, settings.threads)
-        limits = settings.batch_limits(manifest.target)
-        if settings.decode_in == "processes":
+        if isolated:
             return processes.load(folder, limits)
         return load_translator(folder, settings.preset, settings.threads, limits)
     except BundleError:

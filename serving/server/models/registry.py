@@ -18,6 +18,7 @@ from serving.bundle.manifest import Manifest
 from serving.encoding.reader import TextReader
 from serving.errors import BundleError, NotReadyError, RequestError
 from serving.generation.generator import Generator
+from serving.processes.generator import IsolatedGenerator
 from serving.resident import give_back, large_blocks_apart
 from serving.search.options import parse_options
 from serving.server.http.metrics import Metrics, ModelState, State
@@ -198,7 +199,10 @@ class Registry(Catalogue):
         bundle = load_bundle(
             self._folders[manifest.name], manifest, self._settings, self._processes
         )
-        if isinstance(bundle, Generator | TextReader) or bundle.manifest != manifest:
+        if (
+            isinstance(bundle, Generator | IsolatedGenerator | TextReader)
+            or bundle.manifest != manifest
+        ):
             raise BundleError(f"{self._folders[manifest.name]}: the bundle has changed; reload")
         return self._starter.start_translator(bundle)
 

@@ -9,7 +9,7 @@ from hashlib import sha256
 from serving.bundle.manifest import Manifest
 from serving.encoding.reader import TextReader
 from serving.encoding.scheduler import TextScheduler
-from serving.generation.generator import Generator
+from serving.generation.prompts import PromptProcessor
 from serving.generation.scheduler import GenerationScheduler
 from serving.runtime.session import ON_CPU, DeviceUse
 from serving.search.options import SearchOptions
@@ -62,15 +62,12 @@ class ServedTranslator(StoredTranslator):
 class ServedLanguageModel(_Model):
     """A loaded language model with its scheduler."""
 
-    generator: Generator
+    prompts: PromptProcessor
     scheduler: GenerationScheduler
     loaded_at: int
     """Time of loading, in seconds since 1970."""
-
-    @property
-    def device(self) -> DeviceUse:
-        """The device that the model runs on, and the reason."""
-        return self.generator.device
+    device: DeviceUse
+    """The device that the model runs on, and the reason."""
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from serving.encoding.reader import TextReader
 from serving.encoding.scheduler import TextScheduler
 from serving.generation.generator import Generator
 from serving.generation.scheduler import GenerationScheduler
-from serving.search.sampling_options import GenerationOptions
+from serving.processes.generator import IsolatedGenerator
 from serving.server.http.metrics import Metrics
 from serving.server.http.settings import Settings
 from serving.server.models.bundles import AnyBundle
@@ -47,7 +47,7 @@ class Starter:
             bundle.device.name,
             bundle.device.reason,
         )
-        if isinstance(bundle, Generator):
+        if isinstance(bundle, Generator | IsolatedGenerator):
             return self._start_generator(bundle)
         if isinstance(bundle, TextReader):
             return self._start_reader(bundle)
@@ -68,8 +68,8 @@ class Starter:
         )
         return ServedTranslator(translator.manifest, defaults, scheduler, translator.device)
 
-    def _start_generator(self, generator: Generator) -> ServedLanguageModel:
-        generator.generate(_WARM_UP_TEXT, GenerationOptions(max_length=4))
+    def _start_generator(self, generator: Generator | IsolatedGenerator) -> ServedLanguageModel:
+        generator.warm_up()
         scheduler = GenerationScheduler(
             generator,
             max_queue=self._settings.max_queue,
@@ -78,7 +78,9 @@ class Starter:
             workers=generator.workers,
             observer=self._metrics.observer(generator.manifest.name),
         )
-        return ServedLanguageModel(generator.manifest, generator, scheduler, int(time.time()))
+        return ServedLanguageModel(
+            generator.manifest, generator.prompts, scheduler, int(time.time()), generator.device
+        )
 
     def _start_reader(self, reader: TextReader) -> ServedEncoder:
         reader.read([_WARM_UP_TEXT])

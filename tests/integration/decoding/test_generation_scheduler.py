@@ -155,9 +155,7 @@ def test_long_prompts_hold_nobody_up(generator: Generator, scheduler: Generation
 def test_light_attention_needs_little_memory_for_long_prompts(generator: Generator) -> None:
     request = GenerationRequest(prompt="", options=GenerationOptions(max_length=100))
     short, long = (
-        prompt_demand(
-            PromptTask(request, [5] * length, 0), generator.stepper, generator.stepper.reach
-        )
+        prompt_demand(PromptTask(request, [5] * length, 0), generator.sizes)
         for length in (100, 3000)
     )
     assert short == long

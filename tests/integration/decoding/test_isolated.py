@@ -26,13 +26,14 @@ from serving.errors import (
     DecodingError,
     InvalidOptionError,
 )
+from serving.processes.group import ProcessGroup
+from serving.processes.isolated import IsolatedEngine
+from serving.processes.loop import DecodingLoop, portable
+from serving.processes.orders import Order
+from serving.processes.translator import IsolatedTranslator
 from serving.search.options import SearchOptions
 from serving.server.http.metrics import Metrics, State
 from serving.text.terms import Terms
-from serving.processes.group import ProcessGroup
-from serving.processes.isolated import IsolatedEngine, IsolatedTranslator
-from serving.processes.loop import DecodingLoop, portable
-from serving.processes.orders import Order
 from serving.translation.results import Translation
 from serving.translation.scheduler import TranslationScheduler
 from serving.translation.ticket import Completed, PartialTranslation, Request, TranslationTicket
@@ -137,7 +138,7 @@ def test_a_sentence_that_fails_keeps_its_error_and_spares_its_neighbours() -> No
         n: echo.texts.prepare(Request(text=text, options=echo.default_options))
         for n, text in enumerate(texts)
     }
-    parent.send(Order(sentences=sentences))  # type: ignore[arg-type]
+    parent.send(Order(tasks=sentences))  # type: ignore[arg-type]
     outcomes, failed = {}, {}
     while len(outcomes) + len(failed) < len(texts):
         progress = parent.recv()
@@ -216,7 +217,7 @@ def test_processes_end_with_the_scheduler_after_their_work() -> None:
 def test_processes_end_with_a_parent_that_is_killed() -> None:
     program = (
         "import time; from pathlib import Path\n"
-        "from serving.processes.isolated import IsolatedTranslator\n"
+        "from serving.processes.translator import IsolatedTranslator\n"
         f"translator = IsolatedTranslator(Path({str(BUNDLE)!r}), workers=2)\n"
         "print(*(translator.engine().pid for _ in range(2)), flush=True); time.sleep(600)"
     )

@@ -3,17 +3,25 @@ given."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from serving.generation.generator import Generator
+from serving.generation.scheduler import GenerationScheduler
+from serving.generation.ticket import Delta, GenerationRequest, GenerationTicket
 from serving.processes import group
+from serving.processes.generator import IsolatedGenerator
 from serving.processes.group import Loader, ProcessGroup
-from serving.processes.isolated import IsolatedEngine, IsolatedTranslator
+from serving.processes.isolated import IsolatedEngine
+from serving.processes.translator import IsolatedTranslator
+from serving.search.sampling_options import GenerationOptions
 from serving.translation.scheduler import TranslationScheduler
 from serving.translation.ticket import Request
 from serving.translation.translator import Translator
@@ -21,9 +29,28 @@ from tests.integration.demo import MODELS
 from tests.unit.serving.echo import wait_until
 
 BUNDLE = MODELS / "macaron-de-en"
+LANGUAGE_MODEL = MODELS / "lm-cascade"
 TEXTS = [f"Das ist Haus Nummer {n}, und es regnet." for n in range(24)]
 PATIENT = 60.0
 pytestmark = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="no /proc")
+
+
+PROMPTS = ["The film was", "He said", "In 1998 the", "", "A long time ago", "She"] * 3
+SAMPLED = GenerationOptions(
+    max_length=24, temperature=1.0, num_hypotheses=2, seed=7, num_logprobs=2
+)
+
+
+class LanguageModelOnTwoGpus(IsolatedGenerator):
+    """Remembers its engines."""
+
+    def __init__(self) -> None:
+        super().__init__(LANGUAGE_MODEL, ProcessGroup(2, forks=False, gpus=["3", "GPU-b"]))
+        self.engines: list[IsolatedEngine[Any, Any, Any]] = []
+
+    def engine(self) -> IsolatedEngine[Any, Any, Any]:
+        self.engines.append(super().engine())
+        return self.engines[-1]
 
 
 class OnTwoGpus(IsolatedTranslator):
@@ -32,9 +59,9 @@ class OnTwoGpus(IsolatedTranslator):
     def __init__(self) -> None:
         self.group = ProcessGroup(2, forks=False, gpus=["3", "GPU-b"])
         super().__init__(BUNDLE, processes=self.group)
-        self.engines: list[IsolatedEngine] = []
+        self.engines: list[IsolatedEngine[Any, Any, Any]] = []
 
-    def engine(self) -> IsolatedEngine:
+    def engine(self) -> IsolatedEngine[Any, Any, Any]:
         self.engines.append(super().engine())
         return self.engines[-1]
 
@@ -107,3 +134,50 @@ def test_a_gpu_that_is_lost_does_not_end_what_is_decoded(
     wait_until(lambda: not translator.engines[0].lost)  # it is there again
     assert len(lost) == 5
     assert answers(scheduler) == wanted
+
+
+@pytest.fixture
+def generation() -> Iterator[tuple[LanguageModelOnTwoGpus, GenerationScheduler]]:
+    model = LanguageModelOnTwoGpus()
+    scheduler = GenerationScheduler(model, workers=model.workers)
+    yield model, scheduler
+    scheduler.close(PATIENT)
+
+
+def continued(scheduler: GenerationScheduler, options: GenerationOptions) -> list[GenerationTicket]:
+    """Prompts for the two processes, which are read one by one and not together."""
+    requests = [GenerationRequest(prompt=each, options=options) for each in PROMPTS]
+    return [scheduler.submit(request) for request in requests]
+
+
+@pytest.mark.parametrize(
+    "options", [SAMPLED, GenerationOptions(max_length=12, beam_size=3, num_hypotheses=2)]
+)
+def test_a_language_model_gives_the_same_on_several_gpus(
+    generation: tuple[LanguageModelOnTwoGpus, GenerationScheduler], options: GenerationOptions
+) -> None:
+    model, scheduler = generation
+    assert model.device.reason.endswith(", each of 2 GPUs")
+    alone = Generator(LANGUAGE_MODEL, threads=1)
+    wanted = [alone.generate(prompt, options)[0] for prompt in PROMPTS]
+    tickets = continued(scheduler, options)
+    assert [list(ticket.result(PATIENT).choices) for ticket in tickets] == wanted
+    assert [shown(engine.pid) for engine in model.engines] == ["3", "GPU-b"]
+
+
+def test_what_is_told_of_a_text_is_told_once_if_its_gpu_is_lost(
+    generation: tuple[LanguageModelOnTwoGpus, GenerationScheduler],
+) -> None:
+    model, scheduler = generation
+    options = replace(SAMPLED, num_hypotheses=1, max_length=160, min_length=160)
+    tickets = continued(scheduler, options)
+    wait_until(lambda: scheduler.queue_depth == 0)
+    os.kill(model.engines[0].pid, signal.SIGKILL)  # with what it decodes
+    wanted = Generator(LANGUAGE_MODEL, threads=1).generate(PROMPTS, options)
+    for ticket, (choice,) in zip(tickets, wanted, strict=True):
+        assert ticket.result(PATIENT).choices == (choice,)
+        assert asyncio.run(streamed(ticket)) == choice.text
+
+
+async def streamed(ticket: GenerationTicket) -> str:
+    return "".join([event.text async for event in ticket.events() if isinstance(event, Delta)])

@@ -25,13 +25,13 @@ from export.texts.texts import DocumentsFile, TextPair, Texts
 from serving.bundle.folder import read_manifest
 from serving.errors import BundleError
 from serving.generation.generator import Generator
+from serving.processes.translator import IsolatedTranslator
 from serving.runtime.cache_tensors import CacheSizes
 from serving.search.sampling_options import GenerationOptions
 from serving.server.app import create_app
 from serving.server.http.settings import Settings
 from serving.server.models.bundles import load_bundles
 from serving.server.models.registry import Registry
-from serving.processes.isolated import IsolatedTranslator
 from serving.translation.translator import Translator
 from tests.conftest import TinyLanguageModel, TinyModel
 from tests.recorded_device import recorded_gpu

@@ -22,9 +22,7 @@ def test_throughput_decodes_a_batch_a_thread(count: int, monkeypatch: pytest.Mon
         loaded.update(threads=threads, workers=workers)
 
     monkeypatch.setattr("serving.processes.presets.Translator", load)
-    monkeypatch.setattr(
-        "serving.processes.presets.parse_manifest", lambda folder: FOR_CPU
-    )
+    monkeypatch.setattr("serving.processes.presets.parse_manifest", lambda folder: FOR_CPU)
     load_translator(Path("bundle"), "throughput", count)
     assert loaded == {"threads": count, "workers": min(count, MOST_WORKERS)}
 

@@ -254,7 +254,7 @@ def _defaults(model: AnyModel) -> dict[str, Any]:
     if isinstance(model, ServedEncoder):
         return {}
     if isinstance(model, ServedLanguageModel):
-        return dataclasses.asdict(model.generator.default_options)
+        return dataclasses.asdict(model.prompts.default_options)
     if isinstance(model, ServedTranslator):
         return dataclasses.asdict(model.defaults)
     return dataclasses.asdict(parse_options(model.manifest.search))

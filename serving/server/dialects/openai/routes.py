@@ -93,7 +93,7 @@ class _OpenAIEndpoints:
                 except RequestError as error:
                     raise in_wire_names(error) from error
                 outputs = requests[0].options.num_hypotheses
-                return CompletionAnswer(body, model.generator.prompts, outputs), tickets
+                return CompletionAnswer(body, model.prompts, outputs), tickets
 
             return Chosen(model.name, "generate", len(requests), characters, submit)
 
@@ -123,8 +123,8 @@ class _OpenAIEndpoints:
             }
             for message in body.messages
         ]
-        ids = model.generator.prompts.encode_chat(messages)
-        longest = model.generator.prompts.longest(self._settings.max_context_tokens)
+        ids = model.prompts.encode_chat(messages)
+        longest = model.prompts.longest(self._settings.max_context_tokens)
         own = {
             "max_length": body.max_completion_tokens
             or body.max_tokens
@@ -178,9 +178,9 @@ class _OpenAIEndpoints:
     async def tokenizer_info(self, request: Request, _: RequestContext) -> Response:
         """Return the special tokens of a model and the size of its vocabulary."""
         model = self._registry.choose_language_model(request.query_params.get("model"))
-        tokenizer = model.generator.tokenizer
+        tokenizer = model.prompts.tokenizer
         words = model.manifest.tokenizer.kind == "words"  # word vocabularies have no padding
-        ids, chat = model.manifest.decoding_ids, model.generator.prompts.chat
+        ids, chat = model.manifest.decoding_ids, model.prompts.chat
         first = next(reversed(tokenizer.beginning), ids.bos)
         return json_response(
             TokenizerInfo(
@@ -200,7 +200,7 @@ class _OpenAIEndpoints:
         model = self._registry.choose_language_model(body.model)
         ids = await run_in_threadpool(_tokenize, model, body.prompt)
         if body.add_special_tokens is not False:
-            ids = [*model.generator.tokenizer.beginning, *ids]
+            ids = [*model.prompts.tokenizer.beginning, *ids]
         longest = self._longest(model)
         return json_response(Tokens(tokens=ids, count=len(ids), max_model_len=longest))
 
@@ -209,10 +209,10 @@ class _OpenAIEndpoints:
         body = await read_json(request, DetokenizeRequest, self._settings.max_body_bytes)
         model = self._registry.choose_language_model(body.model)
         try:
-            ids = model.generator.encode(body.tokens) if body.tokens else []
+            ids = model.prompts.encode(body.tokens) if body.tokens else []
         except RequestError as error:
             raise error.renamed({"prompt": "tokens"}) from None
-        text = await run_in_threadpool(model.generator.tokenizer.decode, ids)
+        text = await run_in_threadpool(model.prompts.tokenizer.decode, ids)
         return json_response(Detokenized(prompt=text))
 
     def _longest(self, model: ServedLanguageModel | ServedEncoder) -> int:
@@ -220,7 +220,7 @@ class _OpenAIEndpoints:
         if isinstance(model, ServedEncoder):
             assert model.manifest.sizes.max_source is not None
             return model.manifest.sizes.max_source
-        return model.generator.prompts.longest(self._settings.max_context_tokens)
+        return model.prompts.longest(self._settings.max_context_tokens)
 
     def _card(self, model: ServedLanguageModel | ServedEncoder) -> OpenAIModel:
         return OpenAIModel(
@@ -273,7 +273,7 @@ def _check_chat(body: ChatRequest) -> None:
 
 def _tokenize(model: ServedLanguageModel, text: str) -> list[int]:
     check_text(text, "prompt")
-    tokenizer = model.generator.tokenizer
+    tokenizer = model.prompts.tokenizer
     first, *others = text.split(written_form(tokenizer, tokenizer.eos_id))
     ids = tokenizer.encode(first)
     for other in others:

@@ -97,6 +97,7 @@ class FakeGenerator:
 
     def __init__(self) -> None:
         self.stepper: Any = FakeLanguageStepper()
+        self.sizes = self.stepper
         manifest = echo_manifest(
             "fake-lm", task="generate", family="lm", decoder_kind="lm", search={}
         )

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import socket
+from multiprocessing.connection import Connection
 from typing import Any, cast
 
-from serving.errors import OverloadedError
-from serving.search.beams.sentence import Sentence
+import pytest
+
+from serving.errors import DeviceMemoryError, OverloadedError
 from serving.processes.group import ProcessGroup, ProcessLink
 from serving.processes.isolated import IsolatedEngine
+from serving.queue.engine import Progress
+from serving.search.beams.sentence import Sentence
 
 
 class IdleProcesses:
@@ -60,3 +64,21 @@ def test_where_no_process_can_be_started_the_machine_is_to_blame_and_no_sentence
     assert number == 1
     assert isinstance(error, OverloadedError)
     assert str(error) == "decoding cannot continue: Cannot allocate memory; try again"
+
+
+def test_what_fails_all_tasks_of_a_process_is_raised_and_what_was_sent_since_is_cancelled() -> None:
+    processes: Any = IdleProcesses()
+    engine = IsolatedEngine[Any, Any, Any](cast(ProcessGroup, processes), 0, 0)
+    processes.revive = lambda place: None
+    engine.join({1: Sentence([4, 3])})
+    process = Connection(processes.ends[0].detach())
+    process.send(DeviceMemoryError("no room"))
+    engine.join({2: Sentence([5, 3])})
+    with pytest.raises(DeviceMemoryError, match="no room"):
+        engine.step()
+    engine.restart()
+    assert [set(process.recv().tasks) for _ in range(2)] == [{1}, {2}]
+    assert process.recv().cancelled == (1, 2)
+    engine.join({3: Sentence([6, 3])})
+    process.send(Progress(outcomes=[(3, "done")]))
+    assert engine.step().outcomes == [(3, "done")]

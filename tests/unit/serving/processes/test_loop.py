@@ -1,11 +1,15 @@
-"""Models that are added to a loop of decoding while it runs."""
+"""Models in a loop of decoding: added while it runs, and failing."""
 
 from __future__ import annotations
 
 import threading
 from multiprocessing import Pipe
 
+from serving.errors import DeviceMemoryError
 from serving.processes.loop import DecodingLoop
+from serving.processes.orders import Order
+from serving.search.beams.sentence import Sentence
+from serving.search.ids import EOS_ID
 from serving.translation.running import RunningBatches
 from tests.unit.serving.echo import EchoTranslator
 
@@ -35,3 +39,34 @@ def test_a_model_may_be_added_while_the_others_are_looked_at() -> None:
     threading.Timer(0.2, loop.end).start()
     loop.run()
     assert adding.others < 3
+
+
+class Failing(RunningBatches):
+    """Fails at its first step, as a whole."""
+
+    def __init__(self) -> None:
+        translator = EchoTranslator()
+        super().__init__(translator.texts, translator.steppers)
+        self.failures = 1
+
+    def advance(self) -> None:
+        if self.failures:
+            self.failures -= 1
+            raise DeviceMemoryError("no room")
+        super().advance()
+
+
+def test_a_model_that_fails_as_a_whole_says_why_and_goes_on() -> None:
+    own, other = Pipe()
+    loop = DecodingLoop([(Failing(), other)])
+    threading.Thread(target=loop.run, daemon=True).start()
+    own.send(Order(tasks={1: Sentence([5, 6, EOS_ID])}))
+    error = own.recv()
+    assert isinstance(error, DeviceMemoryError)
+    assert str(error) == "no room"
+    own.send(Order(cancelled=(1,), tasks={2: Sentence([7, EOS_ID])}))
+    numbers: list[int] = []
+    while not numbers:
+        numbers = [number for number, _ in own.recv().outcomes]
+    assert numbers == [2]  # what had failed is gone
+    own.close()

@@ -10,7 +10,7 @@ import pytest
 from serving.bundle.folder import parse_manifest
 from serving.processes import presets as loading
 
-BUNDLE = Path(__file__).resolve().parents[5] / "models" / "macaron-de-en"
+BUNDLE = Path(__file__).resolve().parents[4] / "models" / "macaron-de-en"
 
 
 @pytest.fixture
@@ -71,3 +71,29 @@ def test_on_the_cpu_streams_count_for_nothing(
         ("IsolatedTranslator", 4, False),
         ("IsolatedTranslator", 1, True),
     ]
+
+
+def test_a_language_model_has_a_process_on_each_of_several_gpus(
+    monkeypatch: pytest.MonkeyPatch, asked: list[tuple[str, dict[str, Any]]]
+) -> None:
+    groups: list[int] = []
+    for place in ("presets.load_generator", "generator.IsolatedGenerator"):
+        package = "generation" if place.startswith("presets") else "processes"
+        monkeypatch.setattr(
+            f"serving.{package}.{place}",
+            lambda *options, place=place: groups.append(
+                options[1].size if "Isolated" in place else 0
+            ),
+        )
+    for shown, streams, device in (
+        ("1,2,5", "1", "auto"),
+        ("5", "1", "auto"),
+        ("1,2,5", "2", "auto"),
+        ("1,2,5", "1", "cpu"),
+    ):
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", shown)
+        monkeypatch.setenv("MACARON_CUDA_STREAMS", streams)
+        monkeypatch.setenv("MACARON_DEVICE", device)
+        loading.DecodingProcesses("throughput", 4).load_generator(BUNDLE)
+    assert groups == [3, 0, 0, 0]
+    assert asked == []

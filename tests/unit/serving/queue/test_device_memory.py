@@ -18,12 +18,12 @@ from serving.encoding.scheduler import TextScheduler
 from serving.errors import DeviceMemoryError
 from serving.generation.scheduler import GenerationScheduler
 from serving.generation.ticket import Delta, GenerationRequest
+from serving.processes.loop import portable
 from serving.queue import decoder
 from serving.queue.limits import BatchLimits
 from serving.search.options import SearchOptions
 from serving.search.sampling_options import GenerationOptions
 from serving.translation.offline import decode_in_batches
-from serving.processes.loop import portable
 from serving.translation.scheduler import TranslationScheduler
 from serving.translation.ticket import Request
 from tests.unit.serving.echo import EchoTranslator

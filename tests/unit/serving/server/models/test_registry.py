@@ -19,11 +19,11 @@ from serving.errors import (
     UnknownLanguageError,
     UnknownModelError,
 )
+from serving.processes.presets import DecodingProcesses
 from serving.server.http.settings import Settings
 from serving.server.models.bundles import load_bundles
 from serving.server.models.registry import Registry
 from serving.server.models.served import ServedTranslator
-from serving.processes.presets import DecodingProcesses
 from serving.translation.ticket import Request
 from tests.unit.serving.echo import EchoTranslator, wait_until
 
