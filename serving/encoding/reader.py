@@ -13,16 +13,16 @@ import numpy as np
 
 from serving.arrays import Floats
 from serving.bundle.encoder_tokenizer import EncodedText, EncoderTokenizer
-from serving.bundle.folder import read_manifest
 from serving.bundle.manifest import Manifest, Reading
-from serving.errors import BundleError, DeviceMemoryError, InvalidOptionError, RequestError
+from serving.encoding.inputs import Input, load_inputs
+from serving.encoding.scheduler import TextEngine
+from serving.errors import BundleError, DeviceMemoryError, InvalidOptionError
 from serving.runtime.device import batches_at_once, open_device
 from serving.runtime.text_encoder import TextEncoder, batch_bytes
-from serving.text.characters import check_text, listed, token_ids
+from serving.text.characters import listed
 from serving.threads import default_threads
 
-Input = str | tuple[str, str]
-"""A text, or a pair of texts read together."""
+_WARM_UP_TEXT = "1 2 3"
 
 
 class TextReader:
@@ -37,20 +37,35 @@ class TextReader:
         from serving.hub.pull import bundle_folder
 
         folder = bundle_folder(folder)
-        self.manifest: Manifest = read_manifest(folder)
-        reading, length = self.manifest.reading, self.manifest.sizes.max_source
-        if reading is None or length is None:
-            raise BundleError(
-                f"{folder}: task must be 'encode' or 'classify', got {self.manifest.task!r}"
-            )
-        self.reading: Reading = reading
+        self.inputs = load_inputs(folder)
         self.workers = batches_at_once(self.manifest, workers)
-        file = folder / self.manifest.tokenizer.source_file
-        self.tokenizer = EncoderTokenizer(file, self.manifest.sizes.vocab_size, length)
         batches = self.workers * batch_bytes(self.manifest)
         device = open_device(folder, self.manifest, batches, self.workers)
         self.device = device.use
         self.encoder = TextEncoder(folder, self.manifest, threads or default_threads(), device)
+
+    @property
+    def manifest(self) -> Manifest:
+        """The bundle's description of itself."""
+        return self.inputs.manifest
+
+    @property
+    def reading(self) -> Reading:
+        """How the model's outputs are made and named."""
+        return self.inputs.reading
+
+    @property
+    def tokenizer(self) -> EncoderTokenizer:
+        """The tokenizer that inputs are read with."""
+        return self.inputs.tokenizer
+
+    def engine(self) -> TextEngine:
+        """Reads texts on the thread that calls it; all engines share the session."""
+        return TextEngine(self.encoder)
+
+    def warm_up(self) -> None:
+        """Read something, because the first call takes longer."""
+        self.read([_WARM_UP_TEXT])
 
     def encode(
         self,
@@ -59,29 +74,8 @@ class TextReader:
         truncate: bool = False,
         prompt_name: str | None = None,
     ) -> EncodedText:
-        """Token ids of a text, a pair, or ids without special ones; raises RequestError for an
-        input that the model cannot read, and for an empty text.
-
-        The bundle's prompt of this name, or its default prompt, stands before a text.
-        """
-        if isinstance(given, str):
-            _check(given)
-            prompt = self.reading.prompt(prompt_name)
-            return self.tokenizer.encode(prompt + given, truncate=truncate)
-        if prompt_name is not None:
-            raise InvalidOptionError(
-                "prompt_name is for single texts, got a pair or token ids; leave it out",
-                parameter="prompt_name",
-            )
-        if isinstance(given, tuple):
-            _check_two(given)
-            for text, parameter in zip(given, ("first", "pair"), strict=True):
-                _check(text, parameter)
-            return self.tokenizer.encode(*given, truncate=truncate)
-        ids = token_ids(given, "input")
-        if not ids:
-            raise RequestError("a text must not be empty, got no token", parameter="input")
-        return self.tokenizer.complete(ids, truncate=truncate)
+        """Token ids of an input; see `InputProcessor.encode`."""
+        return self.inputs.encode(given, truncate=truncate, prompt_name=prompt_name)
 
     def read(
         self,
@@ -193,14 +187,3 @@ def probabilities(logits_BC: Floats) -> Floats:
     raised_BC = np.exp(logits_BC - logits_BC.max(axis=1, keepdims=True))
     result: Floats = raised_BC / raised_BC.sum(axis=1, keepdims=True)
     return result
-
-
-def _check_two(pair: tuple[object, ...]) -> None:
-    if len(pair) != 2:
-        raise RequestError(f"a pair must have two texts, got {len(pair)}", parameter="input")
-
-
-def _check(text: str, parameter: str = "input") -> None:
-    check_text(text, parameter)
-    if not text.strip():
-        raise RequestError("a text must not be empty", parameter=parameter)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
+from typing import Protocol
 
 import numpy as np
 
@@ -12,14 +13,15 @@ from serving.arrays import Floats
 from serving.bundle.encoder_tokenizer import EncodedText
 from serving.errors import DecodingError
 from serving.queue.decoder import Scheduler
-from serving.queue.engine import Joined, Progress, Work
+from serving.queue.engine import Engine, Joined, Progress, Work
 from serving.queue.limits import BatchLimits, Demand
 from serving.queue.observer import Observer
 from serving.queue.ticket import HeldWork, Ticket
 from serving.runtime.text_encoder import TextEncoder
 from serving.search.options import Group
 
-_GROUP = Group(beam_size=1, shortlisted=False)
+TEXT_GROUP = Group(beam_size=1, shortlisted=False)
+"""The batch that all texts can join."""
 ReadTicket = Ticket[Floats]
 """Ends with the output for one text: a vector, or class logits."""
 
@@ -28,7 +30,7 @@ class TextWork(Work[EncodedText, None, Floats]):
     """A text to read, with the ticket of the request that waits for it."""
 
     def __init__(self, text: EncodedText, ticket: ReadTicket) -> None:
-        demand = Demand(_GROUP, source_length=len(text.ids), slots=0)
+        demand = Demand(TEXT_GROUP, source_length=len(text.ids), slots=0)
         super().__init__(text, demand, ticket.submitted, ticket.deadline)
         self._ticket = ticket
 
@@ -62,33 +64,47 @@ class TextEngine:
     def restart(self) -> None:
         """Drop all texts and start again."""
         self._texts: dict[int, EncodedText] = {}
-        self._progress: Progress[None, Floats] = Progress()
+        self.progress: Progress[None, Floats] = Progress()
+        """The outputs that were not reported yet."""
 
     def join(self, tasks: Mapping[int, EncodedText]) -> None:
         """Add texts; the next step reads them."""
         self._texts.update(tasks)
         lengths = tuple(len(text.ids) for text in self._texts.values())
-        self._progress.joined.append(Joined(tuple(tasks), time.monotonic(), 0.0, lengths))
-        self._progress.rested.append(_GROUP)  # more may come before the next step
+        self.progress.joined.append(Joined(tuple(tasks), time.monotonic(), 0.0, lengths))
+        self.progress.rested.append(TEXT_GROUP)  # more may come before the next step
 
     def cancel(self, numbers: Iterable[int]) -> None:
         """Drop texts; those that were read are ignored."""
         for number in numbers:
             self._texts.pop(number, None)
 
-    def step(self) -> Progress[None, Floats]:
+    @property
+    def busy(self) -> bool:
+        """Whether there is anything to read or to report."""
+        return bool(self._texts) or self.progress.matters
+
+    def advance(self) -> None:
         """Read the texts that have joined."""
         if self._texts:
             found_BW = self._encoder.run(list(self._texts.values()))
             for number, found_W in zip(self._texts, found_BW, strict=True):
                 if np.isfinite(found_W).all():
-                    self._progress.outcomes.append((number, found_W))
+                    self.progress.outcomes.append((number, found_W))
                 else:
                     error = DecodingError("the model gave a number that is not finite")
-                    self._progress.failed.append((number, error))
-        progress = self._progress
-        self.restart()
+                    self.progress.failed.append((number, error))
+        self._texts = {}
+
+    def collect(self) -> Progress[None, Floats]:
+        """Return the unreported outputs, and forget them."""
+        progress, self.progress = self.progress, Progress()
         return progress
+
+    def step(self) -> Progress[None, Floats]:
+        """Read the texts that have joined; returns the outputs."""
+        self.advance()
+        return self.collect()
 
     def wake(self) -> None:
         """Does nothing: `step` computes and never waits."""
@@ -107,21 +123,27 @@ class _NoCaches:
         return 0
 
 
+class EncodingModel(Protocol):
+    """A loaded encoder; `engine` creates an engine, which the caller closes."""
+
+    def engine(self) -> Engine[EncodedText, None, Floats]: ...
+
+
 class TextScheduler(Scheduler[EncodedText, None, Floats]):
     """Reads texts with one encoder."""
 
     def __init__(
         self,
-        encoder: TextEncoder,
+        model: EncodingModel,
         *,
         max_queue: int = 512,
         limits: BatchLimits | None = None,
         workers: int = 1,
         observer: Observer | None = None,
     ) -> None:
-        """Start `workers` engines, which share the session; `limits` apply to each."""
+        """Start `workers` engines; `limits` apply to each."""
         super().__init__(
-            [TextEngine(encoder) for _ in range(workers)],
+            [model.engine() for _ in range(workers)],
             _NoCaches(),
             limits or BatchLimits(),
             max_queue=max_queue,

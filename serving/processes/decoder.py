@@ -21,7 +21,7 @@ from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING
 
 from serving.bundle.folder import parse_manifest
-from serving.processes.loop import Batches, DecodingLoop, portable
+from serving.processes.loop import DecodingLoop, RunningEngine, portable
 from serving.processes.orders import DropOrder, LoadOrder, ServeOrder
 from serving.processes.presets import load_translator
 from serving.resident import give_back
@@ -29,6 +29,7 @@ from serving.runtime.session import DeviceUse
 from serving.translation.translator import Translator
 
 if TYPE_CHECKING:
+    from serving.encoding.reader import TextReader
     from serving.generation.generator import Generator
 
 
@@ -74,16 +75,21 @@ class _Models:
     """The loaded models, by number."""
 
     def __init__(self) -> None:
-        self._loaded: dict[int, Translator | Generator] = {}
+        self._loaded: dict[int, Translator | Generator | TextReader] = {}
 
     def load(self, order: LoadOrder) -> DeviceUse:
         """Load a model and warm it up. Raises whatever fails."""
-        model: Translator | Generator
-        if parse_manifest(order.folder).task == "generate":
-            # Imported here, because processes for translation models need not load it.
+        model: Translator | Generator | TextReader
+        task = parse_manifest(order.folder).task
+        # Imported here, because processes for translation models need neither.
+        if task == "generate":
             from serving.generation.generator import Generator
 
             model = Generator(order.folder, threads=order.threads)
+        elif task != "translate":
+            from serving.encoding.reader import TextReader
+
+            model = TextReader(order.folder, threads=order.threads)
         elif order.tune:
             model = load_translator(order.folder, "latency", order.threads, order.limits)
         else:
@@ -96,7 +102,7 @@ class _Models:
         """Unload a model."""
         self._loaded.pop(order.model, None)
 
-    def engine(self, model: int) -> Batches:
+    def engine(self, model: int) -> RunningEngine:
         """An engine for a model, without running batches."""
         return self._loaded[model].engine()
 

@@ -5,17 +5,18 @@ Threads of one process wait for each other's Python, and the server's event loop
 
 from __future__ import annotations
 
+import operator
 import os
 import select
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic
 
 from serving.errors import DecoderLostError, OverloadedError
 from serving.processes.group import ProcessGroup, ProcessLink
-from serving.queue.engine import News, Outcome, Progress
+from serving.queue.engine import News, Outcome, Progress, Task
 from serving.queue.limits import BatchLimits
 from serving.search.options import Group
 
@@ -23,14 +24,8 @@ _POLL_MS = 50
 """Milliseconds between checks whether anyone still waits for the tasks."""
 
 
-class Grouped(Protocol):
-    """A task that shares a batch with tasks of its group alone."""
-
-    @property
-    def group(self) -> Group: ...
-
-
-Task = TypeVar("Task", bound=Grouped)
+GroupOf = Callable[[Any], Group]
+"""The group of a task: it shares a batch with tasks of its group alone."""
 
 
 class IsolatedEngine(Generic[Task, News, Outcome]):
@@ -41,10 +36,11 @@ class IsolatedEngine(Generic[Task, News, Outcome]):
     as well, in halves. Only a task whose process dies while it is decoded alone fails.
     """
 
-    def __init__(self, processes: ProcessGroup, model: int, place: int) -> None:
+    def __init__(self, processes: ProcessGroup, model: int, place: int, group_of: GroupOf) -> None:
         """Create an engine for a model of the group, in the process with this number. Raises
         whatever starting the process raises."""
         self._processes, self._model, self._place = processes, model, place
+        self._group_of = group_of
         self._links: list[ProcessLink] = []
         """Links to processes that decode something."""
         self._poll = select.poll()
@@ -181,7 +177,7 @@ class IsolatedEngine(Generic[Task, News, Outcome]):
             return [(number, error) for number in lost]
         groups: dict[Group, dict[int, Task]] = {}
         for number, task in lost.items():
-            groups.setdefault(task.group, {})[number] = task
+            groups.setdefault(self._group_of(task), {})[number] = task
         for tasks in groups.values():
             self._apart.send(tasks)
         self._follow(self._apart)
@@ -205,9 +201,10 @@ class IsolatedModel:
         tune: bool = False,
         limits: BatchLimits | None = None,
         meanwhile: Callable[[], object] = lambda: None,
+        group_of: GroupOf = operator.attrgetter("group"),
     ) -> None:
         """Have the bundle loaded; see `ProcessGroup.load`."""
-        self._processes = processes
+        self._processes, self._group_of = processes, group_of
         self._number, self.device = processes.load(
             folder, threads=threads, tune=tune, limits=limits, meanwhile=meanwhile
         )
@@ -216,7 +213,8 @@ class IsolatedModel:
 
     def engine(self) -> IsolatedEngine[Any, Any, Any]:
         """An engine in the next process; the caller closes it."""
-        engine = IsolatedEngine[Any, Any, Any](self._processes, self._number, self._engines)
+        place = self._engines
+        engine = IsolatedEngine[Any, Any, Any](self._processes, self._number, place, self._group_of)
         self._engines += 1
         return engine
 

@@ -18,7 +18,7 @@ from serving.processes.turns import FairTurns
 from serving.queue.engine import Progress
 
 
-class Batches(Protocol):
+class RunningEngine(Protocol):
     """The running batches of a model: an engine whose steps and reports are apart."""
 
     @property
@@ -42,7 +42,7 @@ class DecodingLoop:
     """Decodes what arrives on connections, one connection for each model."""
 
     def __init__(
-        self, served: Iterable[tuple[Batches, Connection]] = (), *, lasting: bool = False
+        self, served: Iterable[tuple[RunningEngine, Connection]] = (), *, lasting: bool = False
     ) -> None:
         """Create a loop that ends when the other ends of all connections are closed. A `lasting`
         one continues until `end`, and may be given further connections."""
@@ -56,7 +56,7 @@ class DecodingLoop:
         for engine, connection in served:
             self.add(engine, connection)
 
-    def add(self, engine: Batches, connection: Connection) -> None:
+    def add(self, engine: RunningEngine, connection: Connection) -> None:
         """Decode for one more model. Any thread may call this if the loop is a lasting one."""
         place = _Place(engine, connection)
         self._places.add(place)
@@ -114,7 +114,7 @@ class DecodingLoop:
 class _Place:
     """A model's batches, its connection, and the orders since its last turn."""
 
-    def __init__(self, engine: Batches, connection: Connection) -> None:
+    def __init__(self, engine: RunningEngine, connection: Connection) -> None:
         self.engine, self.connection = engine, connection
         self.orders: deque[Order] = deque()
 

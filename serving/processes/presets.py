@@ -19,8 +19,10 @@ from serving.threads import Preset
 from serving.translation.translator import Translator
 
 if TYPE_CHECKING:
+    from serving.encoding.reader import TextReader
     from serving.generation.generator import Generator
     from serving.processes.generator import IsolatedGenerator
+    from serving.processes.reader import IsolatedReader
 
 MOST_WORKERS = 8
 """Largest number of batches of a model that threads of one process decode at once. Python takes a
@@ -88,20 +90,29 @@ class DecodingProcesses:
         )
 
     def load_generator(self, folder: Path) -> IsolatedGenerator | Generator:
-        """Load a language model. If there are several GPUs, each decodes in a process of these;
-        otherwise threads of this process do, as `load_generator` says: a batch of many prompts is
-        faster than as many batches of one, which would each read all weights.
+        """Load a language model. On each of several GPUs it decodes in a process of these.
+        Otherwise a thread of this process decodes: one batch of many prompts is faster than as many
+        batches, which would each read all weights.
         """
         # Imported here, because a process that decodes translations needs neither.
         from serving.generation.presets import load_generator
         from serving.processes.generator import IsolatedGenerator
 
-        manifest = parse_manifest(folder)
-        if not computes_on_cpu(manifest) and batches_at_once(manifest, MOST_STREAMS) == 1:
-            group = self._gpu_group()
-            if group.size > 1:
-                return IsolatedGenerator(folder, group)
-        return load_generator(folder, self._preset, self._threads)
+        group = self._on_several_gpus(folder)
+        if group is None:
+            return load_generator(folder, self._preset, self._threads)
+        return IsolatedGenerator(folder, group)
+
+    def load_reader(self, folder: Path) -> IsolatedReader | TextReader:
+        """Load an encoder. On each of several GPUs it reads in a process of these, otherwise
+        threads of this process read."""
+        from serving.encoding.presets import load_reader
+        from serving.processes.reader import IsolatedReader
+
+        group = self._on_several_gpus(folder)
+        if group is None:
+            return load_reader(folder, self._preset, self._threads)
+        return IsolatedReader(folder, group)
 
     def start(self) -> None:
         """Start the process that loads models on the CPU, so that the first model loads sooner."""
@@ -122,6 +133,14 @@ class DecodingProcesses:
     def _groups(self) -> set[ProcessGroup]:
         found = {self._single, self._many}
         return found if self._on_gpus is None else found | {self._on_gpus}
+
+    def _on_several_gpus(self, folder: Path) -> ProcessGroup | None:
+        """The group for a bundle that a process on each of several GPUs is to load."""
+        manifest = parse_manifest(folder)
+        if computes_on_cpu(manifest) or batches_at_once(manifest, MOST_STREAMS) > 1:
+            return None
+        group = self._gpu_group()
+        return group if group.size > 1 else None
 
     def _gpu_group(self) -> ProcessGroup:
         """A group with one process for each GPU that CUDA shows."""

@@ -159,7 +159,7 @@ async def _read(model: ServedEncoder, requests: Sequence[Sequence[str]], seconds
         while time.monotonic() < begin + seconds:
             number += 1
             request = requests[number % len(requests)]
-            encoded = [model.reader.encode(text, truncate=True) for text in request]
+            encoded = [model.inputs.encode(text, truncate=True) for text in request]
             tickets = model.scheduler.submit_all(encoded)
             await asyncio.gather(*(ticket.wait() for ticket in tickets))
             read += len(request)

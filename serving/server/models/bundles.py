@@ -13,11 +13,14 @@ from serving.generation.generator import Generator
 from serving.generation.presets import load_generator
 from serving.processes.generator import IsolatedGenerator
 from serving.processes.presets import DecodingProcesses, load_translator
+from serving.processes.reader import IsolatedReader
 from serving.server.http.settings import Settings
 from serving.server.models.manifests import read_manifests
 from serving.translation.scheduler import TranslationBundle
 
-AnyBundle = TranslationBundle | Generator | IsolatedGenerator | TextReader
+AnyGenerator = Generator | IsolatedGenerator
+AnyReader = TextReader | IsolatedReader
+AnyBundle = TranslationBundle | AnyGenerator | AnyReader
 
 
 def decoding_processes(settings: Settings) -> DecodingProcesses:
@@ -48,9 +51,11 @@ def load_bundle(
 ) -> AnyBundle:
     """Load and check a bundle. Raises BundleError if it cannot be used."""
     try:
-        if manifest.task not in DECODED:
-            return load_reader(folder, settings.preset, settings.threads)
         isolated, limits = settings.decode_in == "processes", settings.batch_limits(manifest.target)
+        if manifest.task not in DECODED:
+            if isolated:
+                return processes.load_reader(folder)
+            return load_reader(folder, settings.preset, settings.threads)
         if manifest.task == "generate":
             if isolated:
                 return processes.load_generator(folder)

@@ -15,16 +15,15 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from serving.bundle.manifest import Manifest
-from serving.encoding.reader import TextReader
 from serving.errors import BundleError, NotReadyError, RequestError
-from serving.generation.generator import Generator
-from serving.processes.generator import IsolatedGenerator
 from serving.resident import give_back, large_blocks_apart
 from serving.search.options import parse_options
 from serving.server.http.metrics import Metrics, ModelState, State
 from serving.server.http.settings import Settings
 from serving.server.models.bundles import (
     AnyBundle,
+    AnyGenerator,
+    AnyReader,
     decoding_processes,
     load_bundle,
     load_bundles,
@@ -196,14 +195,10 @@ class Registry(Catalogue):
             return served
 
     def _load_stored(self, manifest: Manifest) -> ServedTranslator:
-        bundle = load_bundle(
-            self._folders[manifest.name], manifest, self._settings, self._processes
-        )
-        if (
-            isinstance(bundle, Generator | IsolatedGenerator | TextReader)
-            or bundle.manifest != manifest
-        ):
-            raise BundleError(f"{self._folders[manifest.name]}: the bundle has changed; reload")
+        folder = self._folders[manifest.name]
+        bundle = load_bundle(folder, manifest, self._settings, self._processes)
+        if isinstance(bundle, AnyGenerator | AnyReader) or bundle.manifest != manifest:
+            raise BundleError(f"{folder}: the bundle has changed; reload")
         return self._starter.start_translator(bundle)
 
     def _make_room(self, wanted: ServedTranslator | None = None) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 
 from serving.bundle.manifest import Manifest
-from serving.encoding.reader import TextReader
+from serving.encoding.inputs import InputProcessor
 from serving.encoding.scheduler import TextScheduler
 from serving.generation.prompts import PromptProcessor
 from serving.generation.scheduler import GenerationScheduler
@@ -74,15 +74,12 @@ class ServedLanguageModel(_Model):
 class ServedEncoder(_Model):
     """A loaded encoder with its scheduler."""
 
-    reader: TextReader
+    inputs: InputProcessor
     scheduler: TextScheduler
     loaded_at: int
     """Time of loading, in seconds since 1970."""
-
-    @property
-    def device(self) -> DeviceUse:
-        """The device that the model runs on, and the reason."""
-        return self.reader.device
+    device: DeviceUse
+    """The device that the model runs on, and the reason."""
 
 
 LoadedModel = ServedTranslator | ServedLanguageModel | ServedEncoder

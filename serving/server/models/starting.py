@@ -5,14 +5,11 @@ from __future__ import annotations
 import logging
 import time
 
-from serving.encoding.reader import TextReader
 from serving.encoding.scheduler import TextScheduler
-from serving.generation.generator import Generator
 from serving.generation.scheduler import GenerationScheduler
-from serving.processes.generator import IsolatedGenerator
 from serving.server.http.metrics import Metrics
 from serving.server.http.settings import Settings
-from serving.server.models.bundles import AnyBundle
+from serving.server.models.bundles import AnyBundle, AnyGenerator, AnyReader
 from serving.server.models.manifests import check_defaults
 from serving.server.models.served import (
     LoadedModel,
@@ -21,8 +18,6 @@ from serving.server.models.served import (
     ServedTranslator,
 )
 from serving.translation.scheduler import TranslationBundle, TranslationScheduler
-
-_WARM_UP_TEXT = "1 2 3"
 
 logger = logging.getLogger(__name__)
 
@@ -47,9 +42,9 @@ class Starter:
             bundle.device.name,
             bundle.device.reason,
         )
-        if isinstance(bundle, Generator | IsolatedGenerator):
+        if isinstance(bundle, AnyGenerator):
             return self._start_generator(bundle)
-        if isinstance(bundle, TextReader):
+        if isinstance(bundle, AnyReader):
             return self._start_reader(bundle)
         return self.start_translator(bundle)
 
@@ -68,7 +63,7 @@ class Starter:
         )
         return ServedTranslator(translator.manifest, defaults, scheduler, translator.device)
 
-    def _start_generator(self, generator: Generator | IsolatedGenerator) -> ServedLanguageModel:
+    def _start_generator(self, generator: AnyGenerator) -> ServedLanguageModel:
         generator.warm_up()
         scheduler = GenerationScheduler(
             generator,
@@ -82,13 +77,15 @@ class Starter:
             generator.manifest, generator.prompts, scheduler, int(time.time()), generator.device
         )
 
-    def _start_reader(self, reader: TextReader) -> ServedEncoder:
-        reader.read([_WARM_UP_TEXT])
+    def _start_reader(self, reader: AnyReader) -> ServedEncoder:
+        reader.warm_up()
         scheduler = TextScheduler(
-            reader.encoder,
+            reader,
             max_queue=self._settings.max_queue,
             limits=self._settings.batch_limits(reader.device.name),
             workers=reader.workers,
             observer=self._metrics.observer(reader.manifest.name),
         )
-        return ServedEncoder(reader.manifest, reader, scheduler, int(time.time()))
+        return ServedEncoder(
+            reader.manifest, reader.inputs, scheduler, int(time.time()), reader.device
+        )

@@ -13,7 +13,7 @@ from starlette.requests import Request
 from serving.arrays import Floats
 from serving.bundle.encoder_tokenizer import EncodedText
 from serving.bundle.manifest import Task
-from serving.encoding.reader import Input
+from serving.encoding.inputs import Input
 from serving.encoding.scheduler import ReadTicket
 from serving.errors import InvalidOptionError, RequestError
 from serving.server.http.access_log import RequestContext
@@ -78,7 +78,7 @@ class Readings:
             def submit() -> tuple[ServedEncoder, list[ReadTicket], int]:
                 try:
                     read = partial(
-                        encoder.reader.encode, truncate=truncate, prompt_name=prompt_name
+                        encoder.inputs.encode, truncate=truncate, prompt_name=prompt_name
                     )
                     encoded = _encoded(read, texts)
                 except RequestError as error:

@@ -11,8 +11,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+from serving.encoding.reader import TextReader
+from serving.encoding.scheduler import TextScheduler
 from serving.generation.generator import Generator
 from serving.generation.scheduler import GenerationScheduler
 from serving.generation.ticket import Delta, GenerationRequest, GenerationTicket
@@ -20,6 +23,7 @@ from serving.processes import group
 from serving.processes.generator import IsolatedGenerator
 from serving.processes.group import Loader, ProcessGroup
 from serving.processes.isolated import IsolatedEngine
+from serving.processes.reader import IsolatedReader
 from serving.processes.translator import IsolatedTranslator
 from serving.search.sampling_options import GenerationOptions
 from serving.translation.scheduler import TranslationScheduler
@@ -30,6 +34,7 @@ from tests.unit.serving.echo import wait_until
 
 BUNDLE = MODELS / "macaron-de-en"
 LANGUAGE_MODEL = MODELS / "lm-cascade"
+ENCODER = MODELS / "embedder"
 TEXTS = [f"Das ist Haus Nummer {n}, und es regnet." for n in range(24)]
 PATIENT = 60.0
 pytestmark = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="no /proc")
@@ -70,6 +75,18 @@ def shown(pid: int) -> str:
     """The GPUs that a process sees."""
     told = Path(f"/proc/{pid}/environ").read_bytes().decode().split("\0")
     return dict(line.split("=", 1) for line in told if "=" in line)["CUDA_VISIBLE_DEVICES"]
+
+
+class EncoderOnTwoGpus(IsolatedReader):
+    """Remembers its engines."""
+
+    def __init__(self) -> None:
+        super().__init__(ENCODER, ProcessGroup(2, forks=False, gpus=["3", "GPU-b"]))
+        self.engines: list[IsolatedEngine[Any, Any, Any]] = []
+
+    def engine(self) -> IsolatedEngine[Any, Any, Any]:
+        self.engines.append(super().engine())
+        return self.engines[-1]
 
 
 @pytest.fixture
@@ -181,3 +198,17 @@ def test_what_is_told_of_a_text_is_told_once_if_its_gpu_is_lost(
 
 async def streamed(ticket: GenerationTicket) -> str:
     return "".join([event.text async for event in ticket.events() if isinstance(event, Delta)])
+
+
+def test_an_encoder_gives_the_same_on_several_gpus_and_if_one_is_lost() -> None:
+    model = EncoderOnTwoGpus()
+    scheduler = TextScheduler(model, workers=model.workers)
+    wanted = TextReader(ENCODER, threads=1).read(TEXTS)
+    for lost in (False, True):
+        tickets = [scheduler.submit_all([model.inputs.encode(text)])[0] for text in TEXTS]
+        if lost:
+            os.kill(model.engines[0].pid, signal.SIGKILL)
+        found = [ticket.result(PATIENT) for ticket in tickets]
+        np.testing.assert_array_equal(found, wanted)
+    assert [shown(engine.pid) for engine in model.engines] == ["3", "GPU-b"]
+    scheduler.close(PATIENT)

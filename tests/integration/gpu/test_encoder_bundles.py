@@ -199,7 +199,7 @@ def test_texts_that_do_not_fit_the_memory_at_once_are_read_all_the_same(bundles:
         assert reader.workers == 1
         wanted = reader.read(LINES)
         gpu.most_rows = 5
-        scheduler = TextScheduler(reader.encoder)
+        scheduler = TextScheduler(reader)
         tickets = scheduler.submit_all([reader.encode(line) for line in LINES])
         found = np.stack([ticket.result(60) for ticket in tickets])
         scheduler.close()
@@ -217,7 +217,7 @@ def test_several_batches_are_read_at_once_in_streams_of_their_own(
         reader = load_reader(bundles / "embedder", "latency", 2)
         assert reader.workers == 2
         wanted = reader.read(LINES)
-        scheduler = TextScheduler(reader.encoder, workers=reader.workers)
+        scheduler = TextScheduler(reader, workers=reader.workers)
         for _ in range(8):
             tickets = [scheduler.submit_all([reader.encode(line)])[0] for line in LINES]
             found = np.stack([ticket.result(60) for ticket in tickets])

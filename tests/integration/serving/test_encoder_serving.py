@@ -21,7 +21,7 @@ from serving.bundle.encoder_tokenizer import EncodedText
 from serving.bundle.folder import read_manifest, write_manifest
 from serving.encoding.presets import load_reader
 from serving.encoding.reader import Classifier, Embedder, TextReader, probabilities
-from serving.encoding.scheduler import TextScheduler
+from serving.encoding.scheduler import TextEngine, TextScheduler
 from serving.errors import (
     DeadlineExceededError,
     DecodingError,
@@ -492,13 +492,16 @@ class Encoder:
         lengths = [float(len(text.ids)) for text in texts]
         return np.array([[n if n < 9 else np.nan] for n in lengths], np.float32)
 
+    def engine(self) -> TextEngine:
+        return TextEngine(self)  # type: ignore[arg-type]
+
 
 def encoded(length: int) -> EncodedText:
     return EncodedText((5,) * length, (0,) * length)
 
 
 def test_a_number_that_is_not_finite_fails_its_text_alone() -> None:
-    scheduler = TextScheduler(Encoder())  # type: ignore[arg-type]
+    scheduler = TextScheduler(Encoder())
     tickets = scheduler.submit_all([encoded(length) for length in (3, 9, 4)])
     assert [tickets[i].result(5)[0] for i in (0, 2)] == [3.0, 4.0]
     with pytest.raises(DecodingError, match="not finite"):

@@ -276,7 +276,7 @@ def inputs_of(body: ClassifyRequest) -> list[Given]:
 
 def classified(read: Read) -> ClassifyResponse:
     """The classes of each text, with their probabilities."""
-    labels = read.model.reader.reading.labels
+    labels = read.model.inputs.reading.labels
     found = []
     for row_C in probabilities(read.found_BW):
         # Pydantic converts all classes in one call, because one call for each takes longer.

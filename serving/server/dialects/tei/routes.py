@@ -162,7 +162,7 @@ class _TeiEndpoints:
             truncate=bool(body.truncate),
         )
         scores_BC = read.found_BW if body.raw_scores else probabilities(read.found_BW)
-        labels = read.model.reader.reading.labels
+        labels = read.model.inputs.reading.labels
         found = [
             [Prediction(score=score, label=label) for label, score in ranked(labels, row_C)]
             for row_C in scores_BC

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from multiprocessing.connection import Connection
+from operator import attrgetter
 from typing import Any, cast
 
 import pytest
@@ -40,7 +41,7 @@ class IdleProcesses:
 
 def test_no_process_is_started_for_what_was_lost_and_is_given_up() -> None:
     processes: Any = IdleProcesses()
-    engine = IsolatedEngine(cast(ProcessGroup, processes), 0, 0)
+    engine = IsolatedEngine(cast(ProcessGroup, processes), 0, 0, attrgetter("group"))
     engine.join({1: Sentence([4, 3]), 2: Sentence([5, 3])})
     processes.ends[0].close()  # it has died
     engine.step()
@@ -51,7 +52,7 @@ def test_no_process_is_started_for_what_was_lost_and_is_given_up() -> None:
 
 def test_where_no_process_can_be_started_the_machine_is_to_blame_and_no_sentence() -> None:
     processes: Any = IdleProcesses()
-    engine = IsolatedEngine(cast(ProcessGroup, processes), 0, 0)
+    engine = IsolatedEngine(cast(ProcessGroup, processes), 0, 0, attrgetter("group"))
     engine.join({1: Sentence([4, 3])})
     processes.ends[0].close()  # it has died
 
@@ -68,7 +69,7 @@ def test_where_no_process_can_be_started_the_machine_is_to_blame_and_no_sentence
 
 def test_what_fails_all_tasks_of_a_process_is_raised_and_what_was_sent_since_is_cancelled() -> None:
     processes: Any = IdleProcesses()
-    engine = IsolatedEngine[Any, Any, Any](cast(ProcessGroup, processes), 0, 0)
+    engine = IsolatedEngine[Any, Any, Any](cast(ProcessGroup, processes), 0, 0, attrgetter("group"))
     processes.revive = lambda place: None
     engine.join({1: Sentence([4, 3])})
     process = Connection(processes.ends[0].detach())

@@ -73,18 +73,25 @@ def test_on_the_cpu_streams_count_for_nothing(
     ]
 
 
-def test_a_language_model_has_a_process_on_each_of_several_gpus(
-    monkeypatch: pytest.MonkeyPatch, asked: list[tuple[str, dict[str, Any]]]
+@pytest.mark.parametrize(
+    ("load", "here", "there"),
+    [
+        ("load_generator", "generation.presets.load_generator", "generator.IsolatedGenerator"),
+        ("load_reader", "encoding.presets.load_reader", "reader.IsolatedReader"),
+    ],
+)
+def test_other_models_have_a_process_on_each_of_several_gpus(
+    monkeypatch: pytest.MonkeyPatch,
+    asked: list[tuple[str, dict[str, Any]]],
+    load: str,
+    here: str,
+    there: str,
 ) -> None:
-    groups: list[int] = []
-    for place in ("presets.load_generator", "generator.IsolatedGenerator"):
-        package = "generation" if place.startswith("presets") else "processes"
-        monkeypatch.setattr(
-            f"serving.{package}.{place}",
-            lambda *options, place=place: groups.append(
-                options[1].size if "Isolated" in place else 0
-            ),
-        )
+    sizes: list[int] = []
+    monkeypatch.setattr(f"serving.{here}", lambda *_: sizes.append(0))
+    monkeypatch.setattr(
+        f"serving.processes.{there}", lambda _, processes: sizes.append(processes.size)
+    )
     for shown, streams, device in (
         ("1,2,5", "1", "auto"),
         ("5", "1", "auto"),
@@ -94,6 +101,6 @@ def test_a_language_model_has_a_process_on_each_of_several_gpus(
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", shown)
         monkeypatch.setenv("MACARON_CUDA_STREAMS", streams)
         monkeypatch.setenv("MACARON_DEVICE", device)
-        loading.DecodingProcesses("throughput", 4).load_generator(BUNDLE)
-    assert groups == [3, 0, 0, 0]
+        getattr(loading.DecodingProcesses("throughput", 4), load)(BUNDLE)
+    assert sizes == [3, 0, 0, 0]
     assert asked == []

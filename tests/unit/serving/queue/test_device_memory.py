@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from serving.bundle.encoder_tokenizer import EncodedText
-from serving.encoding.scheduler import TextScheduler
+from serving.encoding.scheduler import TextEngine, TextScheduler
 from serving.errors import DeviceMemoryError
 from serving.generation.scheduler import GenerationScheduler
 from serving.generation.ticket import Delta, GenerationRequest
@@ -179,7 +179,8 @@ def test_texts_of_an_encoder_are_read_in_halves() -> None:
         device.check(len(texts))
         return np.array([[float(len(text.ids))] for text in texts], np.float32)
 
-    scheduler = TextScheduler(SimpleNamespace(run=run))  # type: ignore[arg-type]
+    encoder: Any = SimpleNamespace(run=run)
+    scheduler = TextScheduler(SimpleNamespace(engine=lambda: TextEngine(encoder)))
     texts = [EncodedText(ids=[5] * n, segments=[0] * n) for n in range(1, 9)]
     tickets = scheduler.submit_all(texts)
     assert [ticket.result(PATIENT).tolist() for ticket in tickets] == [[n] for n in range(1, 9)]
