@@ -238,6 +238,12 @@ def _limits(manifest: Manifest) -> Iterator[str]:
         if manifest.sizes.max_source:
             taken = 1 + manifest.languages.most_before  # eos takes one
             yield f"- A sentence may have {manifest.sizes.max_source - taken} pieces."
+        if manifest.sizes.usual_source:
+            taken = 1 + manifest.languages.most_before
+            yield (
+                f"- It translates sentences of at most {manifest.sizes.usual_source - taken} pieces "
+                "whole; longer ones are divided into clauses."
+            )
     elif manifest.task in _READ:
         yield "- It knows the kinds of text it was trained on; scores tell how it fares on others."
         yield f"- A text may have {manifest.sizes.max_source} pieces, special ones included."

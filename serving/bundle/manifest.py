@@ -53,6 +53,9 @@ class ModelSizes(Strict):
     max_source: PositiveInt | None = None
     """Longest source, in ids with eos; for encoders the longest text, in ids with all special ones.
     null if there is no source."""
+    usual_source: PositiveInt | None = Field(default=None, exclude_if=lambda size: size is None)
+    """Ids with eos up to which the model translates a sentence whole; longer ones are divided into
+    clauses. null: all that it reads."""
     max_positions: PositiveInt | None = None
     """Longest target; for language models prompt and output together. null if positions are
     computed and the length is open."""

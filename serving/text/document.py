@@ -35,7 +35,14 @@ from serving.text.placing.placement import (
     place,
     render,
 )
-from serving.text.splitting.sentences import divided, has_words, sentence_spans, stripped
+from serving.text.splitting.sentences import (
+    divided,
+    has_words,
+    in_clauses,
+    sentence_spans,
+    stripped,
+)
+from serving.text.splitting.steps import endings
 
 Format = Literal["text", "html", "markdown", "xml"]
 
@@ -86,9 +93,11 @@ class Document:
         split: bool = True,
         target: str = "",
         spells: Spells | None = None,
+        usual: Callable[[str], bool] | None = None,
     ) -> None:
         """Split the text into sentences. `fits` says whether the model can read a text in one go;
-        `spells` whether its vocabulary can write it without single bytes: other words are kept.
+        `spells` whether its vocabulary can write it without single bytes: other words are kept;
+        `usual` whether it translates so long a text whole: others are split into clauses.
 
         If `split` is false, a text, or a block of markup, is one sentence of any length. Figures
         are written in the format of the `target` language.
@@ -111,10 +120,12 @@ class Document:
                 if _is_long_word(thing.opening) and not fits(thing.opening):
                     self._warn("long_word")
             if split:
+                ends = list(endings(text, passage.symbols(), language))
                 spans = [
-                    part
-                    for sentence in sentence_spans(text, language, kept)
+                    clause
+                    for sentence in sentence_spans(text, language, kept, ends)
                     for part in divided(text, sentence, fits)
+                    for clause in (in_clauses(text, part, usual) if usual else (part,))
                 ]
             else:
                 whole = stripped(text, (0, len(text)))

@@ -109,19 +109,23 @@ def gathered(parts: Sequence[Translation]) -> Translation:
     return Translation(parts[0].text, hypotheses, tuple(warnings), tuple(repaired))
 
 
+def needs_one_sentence(options: SearchOptions, terms: Terms) -> str:
+    """The name of an option that is only for texts of one sentence; empty if there is none."""
+    if options.return_alternatives:
+        return "options.return_alternatives"
+    return "required" if terms.required else ""
+
+
 def check_single(options: SearchOptions, terms: Terms, sentences: int) -> None:
     """Raise InvalidOptionError if a request for several `sentences` has an option that is only for
     one."""
-    for name, asked in (
-        ("options.return_alternatives", options.return_alternatives),
-        ("required", bool(terms.required)),
-    ):
-        if asked:
-            raise InvalidOptionError(
-                f"{name} needs a text of one sentence, got {sentences}; set split_sentences to "
-                "false, or send the sentences as texts",
-                parameter=name.rpartition(".")[2],
-            )
+    name = needs_one_sentence(options, terms)
+    if name:
+        raise InvalidOptionError(
+            f"{name} needs a text of one sentence, got {sentences}; set split_sentences to "
+            "false, or send the sentences as texts",
+            parameter=name.rpartition(".")[2],
+        )
 
 
 def join_translations(

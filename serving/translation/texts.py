@@ -193,6 +193,11 @@ class TextProcessor:
         """Whether a sentence has few enough pieces for the model."""
         return self._most_before + len(self._source_pieces(text)) < self._max_source
 
+    def usual(self, text: str) -> bool:
+        """Whether a sentence is as short as those that the model translates whole."""
+        limit = self.manifest.sizes.usual_source
+        return limit is None or self._most_before + len(self._source_pieces(text)) < limit
+
     def spells(self, text: str) -> bool:
         """Whether the source's vocabulary can write a text without single bytes and unknown pieces;
         always True for a vocabulary of bytes only."""

@@ -38,6 +38,7 @@ from serving.translation.results import (
     Translation,
     check_single,
     gathered,
+    needs_one_sentence,
 )
 from serving.translation.running import RunningBatches, Steppers
 from serving.translation.scoring import score_pairs
@@ -210,8 +211,14 @@ class ModelTranslator:
         check_text(text)
         document = Document(text, format)
         source, target = self.direction(source, target)
+        whole = wishes.memory or needs_one_sentence(options, wishes.terms)
         document.divide(
-            source, self.texts.fits, split=split, target=target, spells=self.texts.spells
+            source,
+            self.texts.fits,
+            split=split,
+            target=target,
+            spells=self.texts.spells,
+            usual=None if whole else self.texts.usual,
         )
         if len(document.sentences) > 1:
             check_single(options, wishes.terms, len(document.sentences))

@@ -98,6 +98,13 @@ class Passage:
     sentences: list[Span] = field(default_factory=list)
     """Spans of the sentences to translate."""
 
+    def symbols(self) -> Iterator[tuple[int, str]]:
+        """The objects without text before white space, and their places."""
+        for inline in self.inlines:
+            begin = inline.begin
+            if inline.empty and (inline.after or self.text[begin : begin + 1].isspace()):
+                yield begin, inline.opening
+
     def origin(self, span: Span) -> Span:
         """Source span of a non-empty part of the text."""
         return self.origins[span[0]][0], self.origins[span[1] - 1][1]

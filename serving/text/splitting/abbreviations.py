@@ -189,6 +189,11 @@ def is_abbreviation(word: str, language: str) -> bool:
     return word in _ABBREVIATIONS.get(language, ())
 
 
+def begins_sentence(word: str, language: str) -> bool:
+    """Whether a word with a capital is one that often begins a sentence and is no name."""
+    return word.lower() in _SENTENCE_WORDS.get(language, ())
+
+
 def goes_on(sentence: str, following: str, language: str) -> bool:
     """Whether a boundary is wrong, so that both parts form one sentence."""
     if not sentence.rstrip().endswith(".") or language not in _ABBREVIATIONS:

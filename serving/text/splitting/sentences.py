@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 from sentencex import get_sentence_boundaries
 
@@ -18,7 +18,7 @@ _STRONG = re.compile(r"[;:—–]\s+|[；：]")  # noqa: RUF001
 _COMMA = re.compile(r"[,)\]]\s+|[，、]")  # noqa: RUF001
 _SPACE = re.compile(r"\s+")
 _SPACE_MARK = re.compile(r"\s")
-_MARKER = re.compile(r"(?:(?:[-–—*•·‣◦▪>#|+]+|\(?(?:\d{1,3}|[a-zA-Z])\))\s+)+")
+_MARKER = re.compile(r"(?:(?:[-–—*•·‣◦▪>#|+]+|\(?(?:\d{1,3}|[a-zA-Z])\.?\))\s+)+")
 _NUMBER = re.compile(r"\(?\d{1,3}[.)]|\(?[a-zA-Z]\)")
 _CONTENT = re.compile(rf"[^\s{UNSEEN_ENDS}](?:.*[^\s{UNSEEN_ENDS}])?", re.DOTALL)
 _LONG = re.compile(r"\S{25,}")
@@ -32,10 +32,12 @@ _MIDDLE = 0.3
 parts."""
 
 
-def sentence_spans(text: str, language: str, variables: Collection[Span] = ()) -> Iterator[Span]:
+def sentence_spans(
+    text: str, language: str, variables: Collection[Span] = (), ends: Sequence[Span] = ()
+) -> Iterator[Span]:
     """Spans of the sentences, without surrounding white space and list markers. A line break, a
-    tab, and a bar between table cells always end a sentence. Masks in `variables` may stand for
-    numbers, as in ordinals."""
+    tab, a bar between table cells, and what lies in `ends` always end a sentence. Masks in
+    `variables` may stand for numbers, as in ordinals."""
     counted = variables and language == "de"
     numbers = {end: begin for begin, end in variables} if counted else _NONE
     for line in _LINE.finditer(text):
@@ -45,12 +47,23 @@ def sentence_spans(text: str, language: str, variables: Collection[Span] = ()) -
         if "|" in line[0]:
             cells = [cell.span() for cell in _CELL.finditer(text, *line.span())]
         for first, last in cells:
-            for span in _sentences(text, (first, last), language, numbers):
+            sentences = _sentences(text, (first, last), language, numbers)
+            for span in _around(sentences, ends) if ends else sentences:
                 begin, end = stripped(text, span)
                 marker = _MARKER.match(text, begin, end)
                 begin = marker.end() if marker else begin
                 if begin < end and not _NUMBER.fullmatch(text, begin, end):
                     yield begin, end
+
+
+def _around(sentences: Iterable[Span], ends: Sequence[Span]) -> Iterator[Span]:
+    """The sentences, divided at the ends within them."""
+    for begin, end in sentences:
+        for first, last in ends:
+            if begin < first and last < end:
+                yield begin, first
+                begin = last
+        yield begin, end
 
 
 def _sentences(text: str, line: Span, language: str, numbers: Mapping[int, int]) -> list[Span]:
@@ -132,6 +145,19 @@ def divided(
     yield from _fitting(text, (done, span[1]), fits, between_words)
 
 
+def in_clauses(text: str, span: Span, usual: Callable[[str], bool]) -> Iterator[Span]:
+    """The span, or parts of it that are as long as usual. It is split near the middle and after
+    clause punctuation alone: without any, it stays whole."""
+    begin, end = span
+    part = text[begin:end]
+    cut = None if usual(part) else _clause_cut(part)
+    if cut is None:
+        yield span
+        return
+    for half in ((begin, begin + cut), (begin + cut, end)):
+        yield from in_clauses(text, stripped(text, half), usual)
+
+
 def _fitting(
     text: str, span: Span, fits: Callable[[str], bool], between_words: bool
 ) -> Iterator[Span]:
@@ -149,11 +175,26 @@ def _fitting(
 
 def _cut(text: str) -> int | None:
     """Start of the second part."""
-    middle, low, high = len(text) / 2, len(text) * _MIDDLE, len(text) * (1 - _MIDDLE)
-    for pattern in (_STRONG, _COMMA, _SPACE, UNSPACED):
+    cut = _clause_cut(text)
+    if cut is not None:
+        return cut
+    for pattern in (_SPACE, UNSPACED):
         places = [match.end() for match in pattern.finditer(text, 0, len(text) - 1)]
-        if pattern in (_STRONG, _COMMA):
-            places = [place for place in places if low <= place <= high]
         if places:
-            return min(places, key=lambda place: abs(place - middle))
+            return _nearest(places, len(text) / 2)
     return None
+
+
+def _clause_cut(text: str) -> int | None:
+    """Start of the second part after clause punctuation; None if there is none near the middle."""
+    low, high = len(text) * _MIDDLE, len(text) * (1 - _MIDDLE)
+    for pattern in (_STRONG, _COMMA):
+        places = [match.end() for match in pattern.finditer(text, 0, len(text) - 1)]
+        places = [place for place in places if low <= place <= high]
+        if places:
+            return _nearest(places, len(text) / 2)
+    return None
+
+
+def _nearest(places: Sequence[int], middle: float) -> int:
+    return min(places, key=lambda place: abs(place - middle))

@@ -26,7 +26,7 @@ from serving.text.detection import detect_among
 from serving.text.document import Document
 from serving.text.glossary import Match, TermIndex, terms_of
 from serving.text.memory.segments import MemoryUse, Recalled, draft_of
-from serving.translation.results import Translation, check_single
+from serving.translation.results import Translation, check_single, needs_one_sentence
 from serving.translation.ticket import Completed, Request
 
 _NO_TIME = RequestTiming(0.0, 0.0, 0.0, 0)
@@ -126,12 +126,15 @@ class Planner:
             try:
                 check_text(text)
                 if translated:  # otherwise it has no sentences and stays unchanged
+                    texts = model.scheduler.texts
+                    whole = job.memory is not None or needs_one_sentence(options, job.terms)
                     document.divide(
                         source,
-                        model.scheduler.texts.fits,
+                        texts.fits,
                         split=job.split_sentences,
                         target=job.target,
-                        spells=model.scheduler.texts.spells,
+                        spells=texts.spells,
+                        usual=None if whole else texts.usual,
                     )
                 if len(document.sentences) > 1:
                     check_single(options, job.terms, len(document.sentences))

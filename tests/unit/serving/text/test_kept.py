@@ -57,7 +57,7 @@ def test_parts_without_a_letter_stay(source: str, format: Format, sentences: lis
         ("Mind ⚠️ the gap", "Mind the gap", "GAP ⚠️ THE MIND"),
         ("Wir 👩‍👩‍👧‍👦 sind 🇩🇪 da", "Wir sind da", "🇩🇪 DA 👩‍👩‍👧‍👦 SIND WIR"),
         ("Nimm 1️⃣ davon", "Nimm davon", "1️⃣ DAVON NIMM"),
-        ("File → Open", "File Open", "→ OPEN FILE"),
+        ("Not → open", "Not open", "→ OPEN NOT"),
         ("Gut ✅ / Schlecht ❌", "Gut / Schlecht", "SCHLECHT ✅ / GUT ❌"),
         ("Fertig ✓, danke", "Fertig, danke", "DANKE , FERTIG ✓"),
         ("│ Kopf │ Fuß │", "Kopf Fuß", "│ │ FUSS KOPF │"),

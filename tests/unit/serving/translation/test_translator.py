@@ -21,6 +21,8 @@ from serving.queue.limits import BatchLimits
 from serving.search.options import SearchOptions
 from serving.text.characters import check_text
 from serving.text.glossary import TermIndex
+from serving.text.memory.segments import MemoryUse
+from serving.text.terms import Terms
 from serving.translation.results import Translation
 from serving.translation.texts import ends_in_loop
 from serving.translation.translator import Wishes
@@ -214,6 +216,28 @@ def test_a_text_over_the_limit_is_refused_not_cut(translator: EchoTranslator) ->
     text = "".join(chr(97 + i * 7 % 26) for i in range(limit - 1))
     options = SearchOptions(beam_size=1, max_length=400, loop_guard=False)
     assert translator.translate_sentences(text, options)[0].text == text
+
+
+def test_a_sentence_longer_than_usual_is_divided_unless_it_has_to_be_one(
+    translator: EchoTranslator,
+) -> None:
+    manifest = translator.texts.manifest
+    sizes = manifest.sizes.model_copy(update={"usual_source": 20})
+    translator.texts.manifest = manifest.model_copy(update={"sizes": sizes})
+    text, usual = "Er ging weg, weil es spät war.", "Er ging sehr früh."
+    one = SearchOptions(beam_size=2, num_hypotheses=2, return_alternatives=True)
+
+    def sentences(text: str, options: SearchOptions | None = None, **wishes: Any) -> list[str]:
+        options = options or translator.default_options
+        return translator.read(text, options, wishes=Wishes(**wishes)).document.sentences
+
+    assert sentences(text) == ["Er ging weg,", "weil es spät war."]
+    assert sentences(usual) == [usual]
+    assert translator.translate(text)[0].text == text
+    assert sentences(text, one) == [text]
+    assert sentences(text, terms=Terms(required=("weg",))) == [text]
+    memory = MemoryUse(lambda sentences, _: [None] * len(sentences))
+    assert sentences(text, memory=memory) == [text]
 
 
 def test_max_length_is_a_warning(translator: EchoTranslator) -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from serving.text.splitting.sentences import divided, has_words, sentence_spans
+from serving.text.splitting.sentences import divided, has_words, in_clauses, sentence_spans
 from tests.unit.serving.text.fakes import read
 
 
@@ -213,3 +214,33 @@ def test_signs_numbers_and_pictures_are_no_words(text: str) -> None:
 @pytest.mark.parametrize("text", ["a.", "5 km", "東京", "ʰ", "Ω!"])
 def test_letters_are(text: str) -> None:
     assert has_words(text)
+
+
+def clauses(text: str, usual: int) -> list[str]:
+    spans = in_clauses(text, (0, len(text)), lambda part: len(part) <= usual)
+    return [text[slice(*span)] for span in spans]
+
+
+def test_a_sentence_of_unusual_length_is_divided_into_clauses_alone() -> None:
+    text = "Er ging weg, weil es spät war; sie blieb noch da, weil sie Zeit hatte."
+    assert clauses(text, 100) == [text]
+    assert clauses(text, 25) == [
+        "Er ging weg,",
+        "weil es spät war;",
+        "sie blieb noch da,",
+        "weil sie Zeit hatte.",
+    ]
+    assert clauses("eins zwei drei vier", 10) == ["eins zwei drei vier"]
+    assert clauses("Ja, das ist sehr lang und es geht immer weiter", 10) == [
+        "Ja, das ist sehr lang und es geht immer weiter"  # not near the middle
+    ]
+
+
+@given(st.text(alphabet="ab ,;.", min_size=1, max_size=200), st.integers(1, 50))
+def test_clauses_contain_all_but_white_space(text: str, usual: int) -> None:
+    text = text.strip() or "a"
+    found = list(in_clauses(text, (0, len(text)), lambda part: len(part) <= usual))
+    assert all(begin < end for begin, end in found)
+    assert "".join(text[slice(*span)] for span in found).replace(" ", "") == text.replace(" ", "")
+    for (_, end), (begin, _) in pairwise(found):
+        assert not text[end:begin].strip()
