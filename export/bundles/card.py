@@ -239,10 +239,10 @@ def _limits(manifest: Manifest) -> Iterator[str]:
             taken = 1 + manifest.languages.most_before  # eos takes one
             yield f"- A sentence may have {manifest.sizes.max_source - taken} pieces."
         if manifest.sizes.usual_source:
-            taken = 1 + manifest.languages.most_before
+            whole = manifest.sizes.usual_source - 1 - manifest.languages.most_before
             yield (
-                f"- It translates sentences of at most {manifest.sizes.usual_source - taken} pieces "
-                "whole; longer ones are divided into clauses."
+                f"- It translates sentences of at most {whole} pieces whole; longer ones are divided "
+                "into clauses."
             )
     elif manifest.task in _READ:
         yield "- It knows the kinds of text it was trained on; scores tell how it fares on others."
