@@ -241,8 +241,8 @@ def _limits(manifest: Manifest) -> Iterator[str]:
         if manifest.sizes.usual_source:
             whole = manifest.sizes.usual_source - 1 - manifest.languages.most_before
             yield (
-                f"- It translates sentences of at most {whole} pieces whole; longer ones are divided "
-                "into clauses."
+                f"- It translates sentences of at most {whole} pieces whole; longer ones are "
+                "divided into clauses."
             )
     elif manifest.task in _READ:
         yield "- It knows the kinds of text it was trained on; scores tell how it fares on others."
