@@ -68,6 +68,17 @@ def _parser(prog: str = _PROG) -> argparse.ArgumentParser:
     calibrate.add_argument("--to", dest="target_language", metavar="CODE", help="of the reference")
     calibrate.add_argument("--data", help="name of the text (default: the source's file name)")
 
+    phrases = verbs.add_parser(
+        "phrases", help="give a bundle set phrases, whose translations are known"
+    )
+    phrases.add_argument("bundle", type=Path, help="a bundle that translates")
+    phrases.add_argument(
+        "file", type=Path, help="text with tabs: on each line a phrase in each language"
+    )
+    phrases.add_argument(
+        "--languages", required=True, metavar="CODES", help="those of the columns: de,en,fr"
+    )
+
     checkpoint = verbs.add_parser(
         "checkpoint", help="make a run of a bundle's weights, for training to start from"
     )

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from export import progress
 from export.bundles.checkpoint import recover_checkpoint
+from export.bundles.phrases import add_phrases
 from export.bundles.probability import calibrate_probability
 from export.bundles.run import export_run
 from export.bundles.subject import Form
@@ -124,6 +125,16 @@ def calibrate(options: argparse.Namespace) -> int:
     return 0
 
 
+def phrases(options: argparse.Namespace) -> int:
+    """Give a bundle set phrases; prints how many it has."""
+    languages = [code.strip() for code in options.languages.split(",")]
+    manifest = add_phrases(options.bundle, options.file, languages)
+    assert manifest.phrases_file is not None
+    lines = (options.bundle / manifest.phrases_file).read_text(encoding="utf-8").splitlines()
+    print(json.dumps({"bundle": str(options.bundle), "phrases": len(lines)}, indent=1))
+    return 0
+
+
 def checkpoint(options: argparse.Namespace) -> int:
     """Make a run from a bundle's weights, for training to start from; prints the new run."""
     recipe = recover_checkpoint(options.bundle, options.out, force=options.force)
@@ -159,6 +170,7 @@ VERBS: Mapping[str, Callable[[argparse.Namespace], int]] = {
     "import": import_model,
     "engine": engine,
     "calibrate": calibrate,
+    "phrases": phrases,
     "checkpoint": checkpoint,
     "verify": verify,
 }

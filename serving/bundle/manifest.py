@@ -198,6 +198,8 @@ class Manifest(Strict):
     shortlist: ShortlistFiles | None = None
     probe_file: str | None = None
     """File with a small int8 product of known result, which the runtime checks when it loads."""
+    phrases_file: str | None = Field(default=None, exclude_if=lambda name: name is None)
+    """File with set phrases: tab-separated language, phrase, language and translation."""
     search: dict[str, Any] = Field(default_factory=dict)
     """Default search options; for language models default generation options."""
     parity: dict[str, Any] = Field(default_factory=dict)

@@ -31,6 +31,7 @@ from serving.search.stepper import CacheCosts
 from serving.text.alignment import Link, Span, word_links, word_spans, word_weights
 from serving.text.characters import check_text
 from serving.text.memory.segments import Draft, changed_words
+from serving.text.phrases import Phrases, read_phrases
 from serving.text.stream import TextStream
 from serving.text.terms import NO_TERMS, TermReader
 from serving.translation.drafting import begun, first_changed, ids_before, shortened
@@ -60,6 +61,7 @@ class TextProcessor:
         target: TextTokenizer,
         sizes: CacheCosts,
         max_cache_bytes: int,
+        phrases: Phrases | None = None,
     ) -> None:
         """`sizes` are the cache sizes; one sentence may take at most `max_cache_bytes`. Raises
         BundleError for a language tag that a text could be encoded to, and for a prefix with
@@ -68,6 +70,7 @@ class TextProcessor:
         self.manifest, self.target = manifest, target
         self.sizes, self._max_cache_bytes = sizes, max_cache_bytes
         self._source, self._terms = source, TermReader(target)
+        self._phrases = phrases
         self._tags = _tag_ids(manifest.name, languages.tags, source)
         self._source_tags = _tag_ids(manifest.name, languages.source_tags, source)
         self._prefixes = _prefix_ids(manifest.name, languages.prefixes, source)
@@ -110,6 +113,10 @@ class TextProcessor:
             return None
         if request.given:
             return self._to_score(ids, request.target, prefix)
+        phrase = self._phrase(request)
+        if phrase is not None:
+            given = self._to_score(ids, request.target, self.encode_target(phrase, "phrase"))
+            return dataclasses.replace(given, text=text if request.alignments else None, known=True)
         begin = [*self.first_pieces(request.target), *prefix]
         options = self._within_positions(options, len(ids), len(begin))
         draft = request.draft
@@ -134,6 +141,26 @@ class TextProcessor:
             return sentence if draft is None else self._drafted(sentence, draft, request)
         self.demand(sentence)
         return first_tokens(sentence)
+
+    def _phrase(self, request: Request) -> str | None:
+        """The translation of a set phrase. Where it has to be another one, or several are wanted,
+        and where the model's own is wanted (`verify`), there is none."""
+        options = request.options
+        free = not (request.target_prefix or request.draft) and request.terms is NO_TERMS
+        one = options.num_hypotheses == 1 and not options.return_alternatives
+        if self._phrases is None or not (free and one and options.verify) or options.max_length:
+            return None
+        source, target = self._languages(request)
+        if source is None or target is None:
+            return None
+        return self._phrases.find(request.text, source, target)
+
+    def _languages(self, request: Request) -> tuple[str | None, str | None]:
+        """The languages of a request: the model's if it has one pair and the request names none."""
+        languages = self.manifest.languages
+        ours = request.source or (languages.source[0] if len(languages.source) == 1 else None)
+        theirs = request.target or (languages.target[0] if len(languages.target) == 1 else None)
+        return ours, theirs
 
     def _within_positions(
         self, options: SearchOptions, source_length: int, prefix_length: int
@@ -247,11 +274,8 @@ class TextProcessor:
         return self._verified(sentence, translation, finished.others)
 
     def _original(self, request: Request) -> Original:
-        """The text that a translation is compared with. The model's languages are used if it has
-        one pair and the request names none."""
-        languages = self.manifest.languages
-        ours = request.source or (languages.source[0] if len(languages.source) == 1 else None)
-        theirs = request.target or (languages.target[0] if len(languages.target) == 1 else None)
+        """The text that a translation is compared with."""
+        ours, theirs = self._languages(request)
         return Original(request.text, ours, theirs, is_noteworthy(request.text, (ours, theirs)))
 
     def _verified(
@@ -371,6 +395,10 @@ class TextProcessor:
         cumulative = sum(token_scores)
         score = self.default_options.score(cumulative, len(tokens), ended=True)
         text, calibration = self.target.decode(tokens), self.manifest.calibration
+        links = None
+        if sentence.text is not None and hypothesis.attention_TS is not None:
+            words = word_spans(text)
+            links = word_links(*self._attention(hypothesis.attention_TS, sentence, words, tokens))
         found = TextHypothesis(
             text=text,
             score=score,
@@ -378,7 +406,11 @@ class TextProcessor:
             tokens=tuple(self.target.pieces(tokens)),
             token_scores=token_scores,
             finished=True,
-            probability=None if calibration is None else calibration.probability(score),
+            # Of a known translation the model's own opinion says little.
+            probability=None
+            if calibration is None or sentence.known
+            else calibration.probability(score),
+            alignment=links,
         )
         return Translation(text, (found,))
 
@@ -428,7 +460,9 @@ def load_texts(folder: Path, workers: int, limits: BatchLimits | None) -> TextPr
         raise BundleError(f"{folder}: task must be 'translate', got {manifest.task!r}")
     source, target = load_tokenizers(folder, manifest)
     max_cache_bytes = (limits or BatchLimits()).max_cache_bytes // workers
-    return TextProcessor(manifest, source, target, CacheSizes(manifest), max_cache_bytes)
+    phrases = read_phrases(folder / manifest.phrases_file) if manifest.phrases_file else None
+    sizes = CacheSizes(manifest)
+    return TextProcessor(manifest, source, target, sizes, max_cache_bytes, phrases)
 
 
 def _chosen(

@@ -71,6 +71,8 @@ class Sentence:
     """Number of ids at the end of the prefix that count as generated, in scores and lengths."""
     given: bool = False
     """Whether the prefix is a complete output, and only its scores are needed."""
+    known: bool = False
+    """Whether that output is known to be right, whatever the model's scores are."""
     streamed: bool = False
     """Whether the common beginning of all hypotheses is streamed to the client."""
     guarded: bool = False
@@ -99,6 +101,7 @@ class Sentence:
             whole.streamed,
             whole.counted,
             whole.given,
+            whole.known,
             whole.original,
             whole.draft_of and (whole.draft_of.sentence.key, whole.draft_of.changed),
         )
