@@ -1,5 +1,5 @@
 """Make bundles of checkpoints, also of others', checkpoints of bundles, and engines of bundles for
-CUDA, calibrate and verify; `--help` imports no torch."""
+CUDA, give bundles phrases, calibrate and verify; `--help` imports no torch."""
 
 from __future__ import annotations
 
