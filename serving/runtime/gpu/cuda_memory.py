@@ -14,9 +14,10 @@ import itertools
 import math
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
+from weakref import WeakSet
 
 import numpy as np
 import onnxruntime
@@ -41,11 +42,12 @@ from serving.search.prefix_tree import Repack, fill_padded, places
 CUDA = "cuda"
 _UNIT = 4096
 """Sizes of blocks are this many bytes times 1, 2, 3, 4, 6, 8, 12 and so on."""
+_KEPT = 2
+"""A batch that grows through all sizes of blocks uses at most two neighbouring ones at once. All
+sizes up to the larger of them take twice as much."""
 ALIGNMENT_BYTES = 256
 """Tensors in a shared buffer are aligned to this, as separate allocations would be; TensorRT
 requires it."""
-_KEPT = 16
-"""Number of unused blocks to keep; the least recently used is freed first."""
 _WORD = 4
 """Bytes of the elements that are moved, whatever type they are parts of."""
 _FILES = {False: "rows.onnx", True: "rows_of_two.onnx"}
@@ -81,10 +83,16 @@ class GpuBlock:
     address: int
     serial: int
     """Unique to this block; its address may be reused by another one."""
+    captures: WeakSet[Any] = field(default_factory=WeakSet, repr=False)
+    """The bindings with a CUDA graph that was captured on this block."""
 
 
 class GpuBlocks:
     """A pool of GPU memory that batches share, from several threads.
+
+    Unused blocks are kept as long as they are together no larger than `_KEPT` times what has been
+    used at once; the least recently used is freed first. Those that CUDA graphs were captured on
+    are kept besides, until memory is short: without its blocks a graph never runs again.
 
     All work on a block must be done before it is given back, because the next user may work in
     another stream.
@@ -97,6 +105,10 @@ class GpuBlocks:
         self._mutex = threading.Lock()
         self._free: list[GpuBlock] = []
         """The least recently used block first."""
+        self._blocks: WeakSet[GpuBlock] = WeakSet()
+        """All blocks, used and unused."""
+        self._most_used = 0
+        """The most bytes that were in use at once."""
 
     def take(self, size: int) -> GpuBlock:
         """A block from the bucket of that many bytes. If several are free it is the oldest one, so
@@ -107,23 +119,44 @@ class GpuBlocks:
             if fitting:
                 block = min(fitting, key=lambda block: block.serial)
                 self._free.remove(block)
+                self._note_use()
                 return block
         with self._turns.take():
             value = on_gpu(size)
-        return GpuBlock(value, size, value.data_ptr(), next(self._serials))
+        block = GpuBlock(value, size, value.data_ptr(), next(self._serials))
+        with self._mutex:
+            self._blocks.add(block)
+            self._note_use()
+        return block
 
     def give(self, block: GpuBlock) -> None:
         """Give back a block that nobody uses any more."""
-        with self._turns.take(), self._mutex:  # the block that drops out is freed
+        with self._turns.take(), self._mutex:  # the blocks that drop out are freed
             self._free.append(block)
-            del self._free[: max(0, len(self._free) - _KEPT)]
+            self._drop_oldest()
 
-    def release(self) -> int:
-        """Free the unused blocks; returns their number."""
+    def release(self, *, captured: bool) -> int:
+        """Free the unused blocks, those of CUDA graphs only if `captured`; returns their
+        number."""
         with self._turns.take(), self._mutex:
-            count = len(self._free)
-            self._free.clear()
-        return count
+            before = len(self._free)
+            self._free = [block for block in self._free if block.captures and not captured]
+            return before - len(self._free)
+
+    def _drop_oldest(self) -> None:
+        """Drop the least recently used blocks beyond what is kept. The caller holds the mutex."""
+        plain = [block for block in self._free if not block.captures]
+        left = sum(block.size for block in plain) - _KEPT * self._most_used
+        for block in plain:
+            if left <= 0:
+                return
+            self._free.remove(block)
+            left -= block.size
+
+    def _note_use(self) -> None:
+        """Note how much is in use. The caller holds the mutex."""
+        used = sum(block.size for block in self._blocks) - sum(block.size for block in self._free)
+        self._most_used = max(self._most_used, used)
 
 
 @dataclass(frozen=True)
@@ -198,17 +231,17 @@ class RowMover:
         self._zeros: dict[tuple[int, int], GpuRows] = {}
 
     def with_room(self, act: Callable[[], T], give_up: Callable[[], int] = lambda: 0) -> T:
-        """The result of `act`. If memory is short, it frees unused blocks and what `give_up`
-        releases (it returns the number), and tries again.
+        """The result of `act`. If memory is short, it frees unused blocks, then also those of CUDA
+        graphs and what `give_up` releases (it returns the number), and tries again each time.
 
         Raises DeviceMemoryError if memory is still short.
         """
-        try:
-            return in_memory(act)
-        except DeviceMemoryError:
-            if not self._caches.release() + self._sources.release() + give_up():
-                raise
-        return in_memory(act)
+        while True:
+            try:
+                return in_memory(act)
+            except DeviceMemoryError:
+                if not (self._release() or self._release(captured=True) + give_up()):
+                    raise
 
     def round_rows(self, rows: int) -> int:
         """The number of rows on the GPU for a batch of that many sentences."""
@@ -269,6 +302,11 @@ class RowMover:
             _bind(io.bind_output, "moved", shape, value.data_ptr())
             self.sessions[False].run_with_iobinding(io)
             return bytes(value.numpy())
+
+    def _release(self, *, captured: bool = False) -> int:
+        """`GpuBlocks.release` of both pools."""
+        pools = self._caches, self._sources
+        return sum(pool.release(captured=captured) for pool in pools)
 
     def _take(self, pool: GpuBlocks, tensors: int, count: int, row_bytes: int) -> GpuRows:
         size = tensors * _height(count, row_bytes) * row_bytes

@@ -14,7 +14,7 @@ import math
 import threading
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,6 +28,7 @@ from serving.runtime.cache_tensors import CacheGroups
 from serving.runtime.gpu.cuda_memory import (
     ALIGNMENT_BYTES,
     CUDA,
+    GpuBlock,
     GpuCaches,
     GpuRows,
     GpuSources,
@@ -44,7 +45,8 @@ from serving.search.prefix_tree import ALIGNMENT
 MOST_BINDINGS = 128
 """Bindings without CUDA graphs that a thread keeps; the least recently used is dropped first."""
 _RUNS_BEFORE_CAPTURE = 3
-"""A capture takes longer than several runs, so a shape must occur this often first."""
+"""A capture takes longer than several runs, so a shape must occur this often first; the fewer
+captures are left, the more often."""
 MOST_GRAPHS = 512
 """Largest number of captures per session: ONNX Runtime 1.31 keeps every one, even if asked to
 release it."""
@@ -104,17 +106,34 @@ class Bound:
         sizes: Mapping[str, int],
         inputs: _Layout,
         outputs: list[_Layout],
+        blocks: Iterable[GpuBlock],
     ) -> None:
+        """`blocks` are those that caches and sources lie in; a binding does not keep them."""
         self.sizes, self.places = sizes, Places()
+        self._blocks = [weakref.ref(block) for block in blocks]
         self.io, self.outputs = io, outputs
         self.staged = np.zeros(inputs.size, np.uint8)
         self.arrays = {role: place.of(self.staged) for role, place in inputs.places.items()}
         self.input_value: onnxruntime.OrtValue
         self.output_values: list[onnxruntime.OrtValue] = []
         self.runs, self.captured = 0, False
+        self.tried = False
+        """Whether a capture has been tried, which may have failed."""
         self.replay: Callable[[], None] | None = None
         """Launches the captured graph, if it is not one of ONNX Runtime's."""
         self.options = _run_options(_NO_GRAPH)
+
+    @property
+    def lost(self) -> bool:
+        """Whether memory that it is bound to has been freed, so that it can never run again."""
+        return any(block() is None for block in self._blocks)
+
+    def mark(self, *, captured: bool) -> None:
+        """Note whether it has a CUDA graph; the pool keeps the blocks of those that have one."""
+        self.captured = captured
+        for found in (block() for block in self._blocks):
+            if found is not None:
+                (found.captures.add if captured else found.captures.discard)(self)
 
 
 class Lane:
@@ -252,8 +271,7 @@ class CudaSession:
     ) -> None:
         """Each lane computes one batch at a time. With `graphs`, CUDA graphs are captured."""
         self._graph, self._mover, self.turns = graph, mover, mover.turns
-        self._graphs = graphs
-        self._graph_ids = itertools.count(1)
+        self._graphs, self._captured = graphs, 0
         self._own = _Own(lanes, threading.Lock())
 
     def bind(
@@ -269,12 +287,9 @@ class CudaSession:
         full = self._mover.round_rows(rows)
         grown = {**sizes, "B": full}
         grown |= {axis: sizes[axis] // rows * full for axis in ("M", "BS") if axis in sizes}
-        cached = caches.arrays
-        # Tensors of one shape and type lie in one block.
-        blocks = tuple(dict.fromkeys(tensor.rows.block.serial for tensor in cached))
-        serials = blocks, sources.rows.block.serial if sources else 0
+        cached, rows_of = caches.arrays, sources.rows if sources else None
+        serials = tuple(block.serial for block in _blocks(cached, rows_of))
         key = serials, tuple(sorted(grown.items())), frozenset(unwanted)
-        rows_of = sources.rows if sources else None
         bound = self._met(key, lambda: self._bind(grown, cached, rows_of, unwanted))
         lengths: dict[str, int] = {
             tensor.role: shape_of(tensor, sizes)[0]
@@ -296,29 +311,43 @@ class CudaSession:
         _check_slots(bound.arrays)
         if "score" in bound.arrays:
             np.maximum(bound.arrays["score"], _DEAD, out=bound.arrays["score"])
-        captures = self._graphs and bound.runs == _RUNS_BEFORE_CAPTURE
+        captures = self._graphs and self._worth_capturing(bound)
         own = self._own
         with self.turns.alone() if captures else self.turns.take(), own.lane.lock:
             bound.runs += 1
             own.ran = bound
             bound.input_value.update_inplace(bound.staged)
             if captures:
+                bound.tried = True
                 self._capture(bound)
-            self._mover.with_room(lambda: self._execute(bound), lambda: self._give_up(bound))
+            self._mover.with_room(
+                lambda: self._execute(bound), lambda: self._give_up(bound, first=captures)
+            )
 
-    def _give_up(self, bound: Bound) -> int:
-        """Drop the captured graphs, including that of a binding whose first run may have failed;
+    def _worth_capturing(self, bound: Bound) -> bool:
+        """Whether a shape has occurred often enough for one of the captures that are left."""
+        if bound.tried or bound.runs < _RUNS_BEFORE_CAPTURE:
+            return False
+        left = self._captures_left()
+        return left > 0 and bound.runs >= _RUNS_BEFORE_CAPTURE * (MOST_GRAPHS // left)
+
+    def _captures_left(self) -> int:
+        return MOST_GRAPHS - self._captured
+
+    def _give_up(self, bound: Bound, *, first: bool) -> int:
+        """Drop the captured graphs, including that of a binding whose `first` run may have failed;
         returns their number. ONNX Runtime frees none of its graphs, it only stops using them."""
-        if bound.captured and bound.runs == _RUNS_BEFORE_CAPTURE + 1:
-            bound.options, bound.captured = _run_options(_NO_GRAPH), False
+        if first and bound.captured:
+            bound.options = _run_options(_NO_GRAPH)
+            bound.mark(captured=False)
             return 1
         return 0
 
     def _capture(self, bound: Bound) -> None:
         """Capture the next run of the binding, which then uses the GPU alone."""
-        graph_id = next(self._graph_ids)
-        if graph_id <= MOST_GRAPHS:
-            bound.options, bound.captured = _run_options(graph_id), True
+        self._captured += 1
+        bound.options = _run_options(self._captured)
+        bound.mark(captured=True)
 
     def _execute(self, bound: Bound) -> None:
         self._own.lane.session.run_with_iobinding(bound.io, bound.options)
@@ -378,13 +407,17 @@ class CudaSession:
         bound = self._own.bound.get(key)
         if bound is None:
             bound = self._mover.with_room(bind)
-            self._keep(key, bound)
+            with self.turns.take():  # what drops out may free memory
+                self._keep(key, bound)
         self._own.bound.move_to_end(key)
         return bound
 
     def _keep(self, key: object, bound: Bound) -> None:
-        """Keep a binding, in place of the least recently used one without a CUDA graph."""
+        """Keep a binding, in place of those that are lost and of the least recently used one
+        without a CUDA graph."""
         kept = self._own.bound
+        for lost in [other for other, each in kept.items() if each.lost]:
+            del kept[lost]
         plain = [other for other, each in kept.items() if not each.captured]
         if len(plain) >= MOST_BINDINGS:
             del kept[plain[0]]
@@ -409,7 +442,8 @@ class CudaSession:
                 outputs.setdefault(use, _Layout()).add(tensor, sizes)
         with self.turns.take():
             io = self._own.lane.session.io_binding()
-            bound = Bound(io, sizes, inputs, list(outputs.values()))
+            blocks = _blocks(caches, sources)
+            bound = Bound(io, sizes, inputs, list(outputs.values()), blocks)
             bound.input_value = self._own.value("inputs", inputs.size)
             places: dict[str, tuple[onnxruntime.OrtValue, int]]
             places = {r: (bound.input_value, p.offset) for r, p in inputs.places.items()}
@@ -436,6 +470,12 @@ class CudaSession:
                     place = bound.places[tensor.name] = shape_of(tensor, sizes), address
                     bind(tensor.name, CUDA, 0, _element(tensor.dtype), *place)
         return bound
+
+
+def _blocks(caches: Sequence[GpuTensor], sources: GpuRows | None) -> list[GpuBlock]:
+    """The blocks that caches and sources lie in; tensors of one shape and type share one."""
+    blocks = [tensor.rows.block for tensor in caches]
+    return list(dict.fromkeys(blocks if sources is None else [*blocks, sources.block]))
 
 
 def _run_options(graph_id: int) -> onnxruntime.RunOptions:

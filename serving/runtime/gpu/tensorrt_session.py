@@ -80,12 +80,15 @@ class EngineLane(Lane):
 class TensorRtSession(CudaSession):
     """A graph with its engines; implements `serving.runtime.session.GraphSession`."""
 
+    def _captures_left(self) -> int:
+        """Graphs that this thread may still capture; those that were dropped do not count."""
+        return MOST_GRAPHS - sum(each.captured for each in self._own.bound.values())
+
     def _capture(self, bound: Bound) -> None:
         """Capture the work of an engine on a binding, in a context of the graph's own."""
         lane = self._lane()
         chosen = lane.choose(bound.sizes)
-        captured = sum(each.captured for each in self._own.bound.values())
-        if chosen is None or captured >= MOST_GRAPHS:
+        if chosen is None:
             return
         try:
             context = lane.new_context(chosen[0])
@@ -98,11 +101,13 @@ class TensorRtSession(CudaSession):
             logger.warning("%s: runs without CUDA graphs: %s", chosen[0].engine.file, error)
             self._graphs = False
             return
-        bound.captured, bound.replay = True, _Replay(graph, context, lane.scratch_memory)
+        bound.replay = _Replay(graph, context, lane.scratch_memory)
+        bound.mark(captured=True)
 
-    def _give_up(self, bound: Bound) -> int:
+    def _give_up(self, bound: Bound, *, first: bool) -> int:
         """Drop the captured graphs and contexts of this thread, except that of the current
         binding."""
+        del first
         kept = self._own.bound
         gone = [key for key, each in kept.items() if each.replay is not None and each is not bound]
         for key in gone:

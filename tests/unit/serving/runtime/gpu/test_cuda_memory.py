@@ -136,6 +136,29 @@ def test_memory_is_used_again_and_what_is_kept_is_bounded(gpu: Recorded) -> None
     assert gpu.live_bytes < before + 8 * largest
 
 
+def test_memory_of_captured_graphs_is_kept_until_memory_is_short(gpu: Recorded) -> None:
+    class Captured: ...
+
+    pool, graph = GpuBlocks(Turns(1)), Captured()
+    captured, plain = pool.take(4096), pool.take(8192)
+    captured.captures.add(graph)
+    serial = captured.serial
+    for block in (captured, plain):
+        pool.give(block)
+    del captured, plain, block
+    for size in range(3, 9):  # each of a size of its own
+        pool.give(pool.take(size * 4096))
+    assert gpu.live_bytes <= 4096 + 3 * 8 * 4096
+    assert pool.release(captured=False) > 0
+    assert pool.take(4096).serial == serial  # and is not given back
+    block = pool.take(4096)
+    block.captures.add(graph)
+    pool.give(block)
+    del block
+    assert pool.release(captured=True) == 1
+    assert gpu.live_bytes == 0
+
+
 def test_freed_memory_is_not_found(gpu: Recorded) -> None:
     block = GpuBlocks(Turns(1)).take(100)
     address = block.address
