@@ -331,3 +331,9 @@ class DecoderLostError(ServingError):
     status = 503
     code = "decoder_lost"
     retry_after_s: float = 1.0
+
+
+def without_memory(error: Exception) -> Exception:
+    """The same error. One of too little GPU memory loses its traceback, whose frames would keep
+    memory of the batch in use while that is decoded again."""
+    return error.with_traceback(None) if isinstance(error, DeviceMemoryError) else error

@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from serving.errors import without_memory
 from serving.generation.choices import ChoiceBuilder, Generation, TokenScore, best_choices
 from serving.generation.prompts import PromptProcessor
 from serving.generation.ticket import Delta, GenerationDone, PromptRead
@@ -47,10 +48,14 @@ class RunningPrompts:
     def __init__(self, prompts: PromptProcessor, stepper: LanguageStepper) -> None:
         self._texts, self._stepper = prompts, stepper
         self._keys = itertools.count()
-        self.restart()
+        self._start()
 
     def restart(self) -> None:
-        """Drop all prompts and start again."""
+        """Drop all prompts, free the memory of their caches, and start again."""
+        self.close()
+        self._start()
+
+    def _start(self) -> None:
         self.progress: PromptProgress = Progress()
         """The outputs and news that were not reported yet."""
         self._prompts: dict[int, _Prompt] = {}
@@ -133,6 +138,9 @@ class RunningPrompts:
         for reading in self._readings:
             reading.close()
         self._readings.clear()
+        for search in self._searches.values():
+            search.close()
+        self._searches.clear()
         self._batch.close()
 
     def _read(self) -> None:
@@ -235,7 +243,7 @@ class RunningPrompts:
         self._drop(prompt)
 
     def _fail(self, prompt: _Prompt, error: Exception) -> None:
-        self.progress.failed.append((prompt.number, error))
+        self.progress.failed.append((prompt.number, without_memory(error)))
         self._drop(prompt)
 
     def _drop(self, prompt: _Prompt) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Protocol
 
+from serving.errors import without_memory
 from serving.queue.engine import Joined, Progress
 from serving.search.beams.beam import BeamSearch
 from serving.search.beams.sentence import Finished, Sentence
@@ -67,7 +68,7 @@ class RunningBatches:
                 stepper = steppers.shortlist if group.shortlisted else steppers.whole
                 self._batches[group] = _Batch(stepper, tasks)
         except Exception as error:  # the others must outlive any failure
-            self.progress.failed.extend((number, error) for number in tasks)
+            self.progress.failed.extend((number, without_memory(error)) for number in tasks)
             self.progress.rested.append(group)
             return
         batch = self._batches[group]
@@ -102,6 +103,8 @@ class RunningBatches:
 
     def restart(self) -> None:
         """Drop all batches and free the memory of their caches."""
+        for batch in self._batches.values():
+            batch.close()
         self._batches.clear()
         self.collect()
 
@@ -113,8 +116,10 @@ class RunningBatches:
         try:
             finished = batch.step()
         except Exception as error:  # the others must outlive any failure of a batch
-            progress.failed.extend((number, error) for number in batch.sentences)
+            failed = without_memory(error)
+            progress.failed.extend((number, failed) for number in batch.sentences)
             del self._batches[group]
+            batch.close()
             return
         progress.news.extend(batch.news())
         for sentence, done in finished:
@@ -173,6 +178,10 @@ class _Batch:
         self.steps_since_join += search.num_steps - before
         done = [replace(finished, index=self._numbers[finished.index]) for finished in done]
         return [(self._forget(finished.index), finished) for finished in done]
+
+    def close(self) -> None:
+        """Free the memory of the batch, which must not be used afterwards."""
+        self._search.close()
 
     def news(self) -> list[tuple[int, list[int]]]:
         """The streamed sentences with new certain ids, and these ids."""

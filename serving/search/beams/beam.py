@@ -72,7 +72,11 @@ class BeamSearch:
         began = time.perf_counter()
         state = self._stepper.encode(sources)
         self.encode_s = time.perf_counter() - began
-        self._prefill(state, searches)
+        try:
+            self._prefill(state, searches)
+        except BaseException:
+            self._stepper.free(state)
+            raise
         if self._state is None:
             self._state, self._rows = state, joining
         else:
@@ -121,6 +125,11 @@ class BeamSearch:
                 if not rows.num_live:
                     self._free()  # the next sentence starts a new batch
                 return
+
+    def close(self) -> None:
+        """Drop all sentences without results, and free the memory of the batch."""
+        if self._state is not None:
+            self._free()
 
     def step(self, most: int = MOST_STEPS) -> list[Finished]:
         """Generate a token of every live sentence, or up to `most`, while nothing happens in any;
