@@ -161,6 +161,11 @@ class Recorded:
             finally:
                 self.finish(stream)
 
+    def allocate(self, size: int) -> None:
+        """Check that there is room for that many bytes more."""
+        if self.live_bytes + size > self.room:
+            self.refuse(f"{CUDA_SHORT}; expr=cudaMalloc((void**)&p, size);")
+
     def refuse(self, message: str) -> None:
         """Raise the error of too little memory."""
         self.refused += 1
@@ -188,8 +193,7 @@ class OrtValue:
         self._recorded, self._size = recorded, size
         assert recorded.capturing is None, "memory is allocated while a graph is captured"
         with recorded.call(), self._mutex:
-            if recorded.live_bytes + size > recorded.room:
-                recorded.refuse(f"{CUDA_SHORT}; expr=cudaMalloc((void**)&p, size);")
+            recorded.allocate(size)
             recorded.allocated += 1
             # A GPU reuses addresses. Here none is reused, so that nothing relies on it.
             self._address = recorded.allocated * SPACING
@@ -234,6 +238,7 @@ class IOBinding:
 
     def __init__(self, recorded: Recorded) -> None:
         recorded.bindings.add(self)
+        self._recorded = recorded
         self.inputs: dict[str, tuple[int, Any, tuple[int, ...]]] = {}
         self.outputs: dict[str, tuple[int, Any, tuple[int, ...]]] = {}
         self.on_host: dict[str, np.ndarray] = {}
@@ -252,6 +257,8 @@ class IOBinding:
 
     def bind_cpu_input(self, name: str, array: np.ndarray) -> None:
         assert array.flags.c_contiguous
+        with self._recorded.call():  # what the graph reads is a copy in the GPU's memory
+            self._recorded.allocate(array.nbytes)
         self.on_host[name] = array
 
 

@@ -293,8 +293,9 @@ class RowMover:
         """Copy rows of one tensor to the host."""
         one = replace(source, tensors=1)
         shift = tensor * source.height * source.row_bytes
-        with self.turns.take():
-            value = self.with_room(lambda: on_gpu(index.size * source.row_bytes))
+
+        def copied() -> bytes:
+            value = on_gpu(index.size * source.row_bytes)
             io = self.sessions[False].io_binding()
             _bind(io.bind_input, "rows", one.shape, source.block.address + shift)
             io.bind_cpu_input("index", source.places(index.ravel()))
@@ -302,6 +303,9 @@ class RowMover:
             _bind(io.bind_output, "moved", shape, value.data_ptr())
             self.sessions[False].run_with_iobinding(io)
             return bytes(value.numpy())
+
+        with self.turns.take():
+            return self.with_room(copied)
 
     def _release(self, *, captured: bool = False) -> int:
         """`GpuBlocks.release` of both pools."""
@@ -314,6 +318,7 @@ class RowMover:
         return GpuRows(block, pool, tensors, count, row_bytes)
 
     def _run(self, target: GpuRows, source: GpuRows, index: Ints, other: GpuRows | None) -> None:
+        """Gather rows into a new array, which is given back if that fails."""
         session = self.sessions[other is not None]
         moved = np.full(target.height, ZERO)
         places = source.places(index)
@@ -321,14 +326,22 @@ class RowMover:
             theirs = index - (1 + source.count)
             places = np.where(theirs < 0, places, source.height + other.places(theirs))
         moved[target.lead : target.lead + target.count] = places
-        with self.turns.take():
+
+        def move() -> None:
             io = session.io_binding()
             _bind(io.bind_input, "rows", source.shape, source.block.address)
             if other is not None:
                 _bind(io.bind_input, "others", other.shape, other.block.address)
-            io.bind_cpu_input("index", moved)
+            io.bind_cpu_input("index", moved)  # allocates, too: it copies the index to the GPU
             _bind(io.bind_output, "moved", target.shape, target.block.address)
-            self.with_room(lambda: session.run_with_iobinding(io))
+            session.run_with_iobinding(io)
+
+        with self.turns.take():
+            try:
+                self.with_room(move)
+            except BaseException:
+                self.give(target)
+                raise
 
 
 def _lead(row_bytes: int) -> int:

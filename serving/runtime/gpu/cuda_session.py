@@ -370,7 +370,11 @@ class CudaSession:
             tensor.name: ([full, length, dim], made.address(number))
             for number, tensor in enumerate(tensors)
         }
-        self._run_encoder(inputs, outputs, dtype)
+        try:
+            self._run_encoder(inputs, outputs, dtype)
+        except BaseException:
+            self._mover.give(made)
+            raise
         return GpuSources(self._mover, made, mask_BS, dtype)
 
     def _run_encoder(
@@ -378,13 +382,17 @@ class CudaSession:
     ) -> None:
         """Run an encoder's graph on arrays of the host; the outputs have this type."""
         lane = self._own.lane
-        with self.turns.take(), lane.lock:
+
+        def run() -> None:
             io = lane.session.io_binding()
             for name, array in inputs.items():
                 io.bind_cpu_input(name, array)
             for name, place in outputs.items():
                 io.bind_output(name, CUDA, 0, _element(dtype), *place)
-            self._mover.with_room(lambda: lane.session.run_with_iobinding(io))
+            lane.session.run_with_iobinding(io)
+
+        with self.turns.take(), lane.lock:
+            self._mover.with_room(run)
 
     def read(self, packed: Mapping[str, NDArray[Any]]) -> Floats:
         """Run the graph of an encoder alone."""

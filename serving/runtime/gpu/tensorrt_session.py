@@ -72,8 +72,8 @@ class EngineLane(Lane):
         """An address to which this many bytes can be written and are never read. Graphs that write
         to an earlier, smaller one keep it."""
         if size > self._scratch_size:
-            self._scratch_size = bucket(size, ALIGNMENT_BYTES)
-            self.scratch_memory = on_gpu(self._scratch_size)
+            full = bucket(size, ALIGNMENT_BYTES)
+            self.scratch_memory, self._scratch_size = on_gpu(full), full
         return self.scratch_memory.data_ptr() if self.scratch_memory is not None else 0
 
 
@@ -140,13 +140,17 @@ class TensorRtSession(CudaSession):
         staged = np.zeros(offsets[-1], np.uint8)
         for offset, array in zip(offsets, inputs.values(), strict=False):
             staged[offset : offset + array.nbytes] = array.view(np.uint8).ravel()
-        with self.turns.take(), lane.lock:
+
+        def run() -> None:
             value = self._own.value("inputs", staged.size)
             value.update_inplace(staged)
             places = dict(outputs)
             for offset, (name, array) in zip(offsets, inputs.items(), strict=False):
                 places[name] = list(array.shape), value.data_ptr() + offset
             self._compute(chosen[1], places, sizes)
+
+        with self.turns.take(), lane.lock:
+            self._mover.with_room(run)
 
     def _lane(self) -> EngineLane:
         lane = self._own.lane

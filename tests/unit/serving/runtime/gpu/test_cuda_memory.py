@@ -184,6 +184,29 @@ def test_memory_that_nobody_uses_is_given_back_before_any_is_missed(gpu: Recorde
         large.resize(4096)
 
 
+def test_memory_that_is_short_for_the_index_of_a_move_is_made_too(gpu: Recorded) -> None:
+    mover = _open().mover
+
+    def caches(*capacities: int) -> GpuCaches:
+        found = GpuTensors(mover, "float16").caches(TENSORS, 4, DIM)
+        for capacity in capacities:
+            found.resize(capacity)
+        return found
+
+    own, others = caches(64), [caches(128), caches(256)]
+    for other in others:
+        other.free()
+    gpu.room = gpu.live_bytes
+    own.resize(128)  # into memory that is there already
+    assert gpu.refused == 1
+    gpu.room = float("inf")
+    caches(256).free()
+    gpu.room = gpu.live_bytes + 2 * own.rows.row_bytes
+    kept = on_host(gpu, own, 4)[1, 0, 0, :2].tobytes()
+    assert mover.read(own.rows, 1, np.arange(1, 3)) == kept
+    assert gpu.refused == 2
+
+
 @pytest.mark.parametrize("said", [ARENA_SHORT, CUDA_SHORT, "CUBLAS_STATUS_ALLOC_FAILED"])
 def test_short_memory_is_distinguished_from_other_failures(said: str) -> None:
     def fail(message: str) -> None:
