@@ -36,14 +36,22 @@ class Generator:
         >>> Generator("models/lm-cascade").generate("The film was")[0][0].text
     """
 
-    def __init__(self, bundle: str | Path, *, threads: int | None = None, workers: int = 1) -> None:
+    def __init__(
+        self,
+        bundle: str | Path,
+        *,
+        threads: int | None = None,
+        workers: int = 1,
+        limits: BatchLimits | None = None,
+    ) -> None:
         """Load and check a bundle, given as a path or a model's name. Raises BundleError if it
         cannot be used.
 
         `threads` (default: the available processors) are shared by `workers` batches that a
         scheduler decodes at once. More than one is for models whose steps take long: much of a
         short step is Python, which the threads of a process run one at a time. On a GPU there are
-        no more batches than streams, one unless MACARON_CUDA_STREAMS says otherwise.
+        no more batches than streams, one unless MACARON_CUDA_STREAMS says otherwise, and the cache
+        memory of a scheduler's `limits` must be free.
         """
         for name, count in (("threads", threads), ("workers", workers)):
             if count is not None and count < 1:
@@ -54,7 +62,7 @@ class Generator:
         self.prompts = load_prompts(folder)
         self.workers = batches_at_once(self.manifest, workers)
         each = max(1, (threads or default_threads()) // self.workers)
-        cache_bytes = BatchLimits().max_cache_bytes
+        cache_bytes = (limits or BatchLimits()).max_cache_bytes
         device = open_device(folder, self.manifest, cache_bytes, self.workers)
         self.stepper, self.device = LanguageStepper(folder, self.manifest, each, device), device.use
 

@@ -85,7 +85,7 @@ class _Models:
         if task == "generate":
             from serving.generation.generator import Generator
 
-            model = Generator(order.folder, threads=order.threads)
+            model = Generator(order.folder, threads=order.threads, limits=order.limits)
         elif task != "translate":
             from serving.encoding.reader import TextReader
 

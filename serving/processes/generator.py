@@ -10,19 +10,23 @@ from serving.generation.ticket import Delta, GenerationDone, PromptRead
 from serving.generation.work import PromptTask
 from serving.processes.group import ProcessGroup
 from serving.processes.isolated import IsolatedEngine, IsolatedModel
+from serving.queue.limits import BatchLimits
 from serving.runtime.cache_tensors import CacheSizes
 
 
 class IsolatedGenerator:
     """A language model's bundle that a group of decoding processes has loaded."""
 
-    def __init__(self, folder: Path, processes: ProcessGroup) -> None:
-        """Load a bundle in `processes`. Raises BundleError if they cannot load it."""
+    def __init__(
+        self, folder: Path, processes: ProcessGroup, limits: BatchLimits | None = None
+    ) -> None:
+        """Load a bundle in `processes`, which share the memory of `limits`. Raises BundleError if
+        they cannot load it."""
 
         def load_own() -> None:
             self.prompts = load_prompts(folder)
 
-        self._model = IsolatedModel(processes, folder, meanwhile=load_own)
+        self._model = IsolatedModel(processes, folder, limits=limits, meanwhile=load_own)
         self.device, self.workers = self._model.device, processes.size
         self.sizes = CacheSizes(self.manifest)
 

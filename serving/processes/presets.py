@@ -89,7 +89,9 @@ class DecodingProcesses:
             folder, threads=self._threads, limits=limits, tune=True, processes=self._single
         )
 
-    def load_generator(self, folder: Path) -> IsolatedGenerator | Generator:
+    def load_generator(
+        self, folder: Path, limits: BatchLimits | None = None
+    ) -> IsolatedGenerator | Generator:
         """Load a language model. On each of several GPUs it decodes in a process of these.
         Otherwise a thread of this process decodes: one batch of many prompts is faster than as many
         batches, which would each read all weights.
@@ -100,8 +102,8 @@ class DecodingProcesses:
 
         group = self._on_several_gpus(folder)
         if group is None:
-            return load_generator(folder, self._preset, self._threads)
-        return IsolatedGenerator(folder, group)
+            return load_generator(folder, self._preset, self._threads, limits)
+        return IsolatedGenerator(folder, group, limits)
 
     def load_reader(self, folder: Path) -> IsolatedReader | TextReader:
         """Load an encoder. On each of several GPUs it reads in a process of these, otherwise

@@ -58,8 +58,8 @@ def load_bundle(
             return load_reader(folder, settings.preset, settings.threads)
         if manifest.task == "generate":
             if isolated:
-                return processes.load_generator(folder)
-            return load_generator(folder, settings.preset, settings.threads)
+                return processes.load_generator(folder, limits)
+            return load_generator(folder, settings.preset, settings.threads, limits)
         if isolated:
             return processes.load(folder, limits)
         return load_translator(folder, settings.preset, settings.threads, limits)

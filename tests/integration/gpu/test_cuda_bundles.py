@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,7 @@ from serving.server.models.bundles import load_bundles
 from serving.server.models.registry import Registry
 from serving.translation.translator import Translator
 from tests.conftest import TinyLanguageModel, TinyModel
-from tests.recorded_device import recorded_gpu
+from tests.recorded_device import GPU, recorded_gpu
 from tests.recorded_tensorrt import recorded_tensorrt
 from training.runs.folder import Trained, load_language_model, load_trained
 
@@ -179,6 +180,19 @@ def test_a_service_with_a_gpu_runs_it_there_and_says_so(
             assert (gpu.runs > 10) == (used == "cuda")
         answers.append((answer[0]["hypotheses"], choices))
     assert answers[0] == answers[1]
+
+
+@pytest.mark.parametrize("decode_in", ["threads", "processes"])
+def test_a_language_model_fits_where_its_caches_may_take_less(
+    language_fp16: Path, tmp_path: Path, decode_in: Any
+) -> None:
+    (tmp_path / "lm").symlink_to(language_fp16)
+    with recorded_gpu(replace(GPU, free_bytes=3 * 2**30)):
+        settings = Settings(bundles=tmp_path, threads=1, decode_in=decode_in)
+        with pytest.raises(BundleError, match="4,096 MiB for what batches may take"):
+            load_bundles(settings)
+        (loaded,) = load_bundles(settings.model_copy(update={"max_cache_bytes": 2**28}))
+        assert loaded.device.name == "cuda"
 
 
 def test_a_service_says_once_whether_it_runs_engines_and_answers_the_same_without(

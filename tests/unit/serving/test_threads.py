@@ -35,7 +35,7 @@ def test_a_language_model_gets_the_threads_that_its_preset_gains_from(
     now = 0.0
 
     class Slow:
-        def __init__(self, _: Path, *, threads: int) -> None:
+        def __init__(self, _: Path, *, threads: int, limits: None) -> None:
             self.threads = threads
 
         def generate(self, prompts: list[str], _: object) -> None:

@@ -90,7 +90,7 @@ def test_other_models_have_a_process_on_each_of_several_gpus(
     sizes: list[int] = []
     monkeypatch.setattr(f"serving.{here}", lambda *_: sizes.append(0))
     monkeypatch.setattr(
-        f"serving.processes.{there}", lambda _, processes: sizes.append(processes.size)
+        f"serving.processes.{there}", lambda _, processes, *__: sizes.append(processes.size)
     )
     for shown, streams, device in (
         ("1,2,5", "1", "auto"),
