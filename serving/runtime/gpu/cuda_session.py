@@ -17,6 +17,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+from weakref import WeakValueDictionary
 
 import numpy as np
 import onnxruntime
@@ -112,7 +113,8 @@ class Bound:
         self.sizes, self.places = sizes, Places()
         self._blocks = [weakref.ref(block) for block in blocks]
         self.io, self.outputs = io, outputs
-        self.staged = np.zeros(inputs.size, np.uint8)
+        # Few sizes of the largest buffer, so that many bindings share it.
+        self.staged = np.zeros(bucket(inputs.size, ALIGNMENT_BYTES), np.uint8)
         self.arrays = {role: place.of(self.staged) for role, place in inputs.places.items()}
         self.input_value: onnxruntime.OrtValue
         self.output_values: list[onnxruntime.OrtValue] = []
@@ -165,13 +167,17 @@ class _Own(threading.local):
         self._here = _Here()
         weakref.finalize(self._here, _leave, self.lane, mutex)
         self.bound: OrderedDict[object, Bound] = OrderedDict()
-        self.values: dict[tuple[str, int], onnxruntime.OrtValue] = {}
+        self.values: WeakValueDictionary[tuple[str, int], onnxruntime.OrtValue]
+        self.values = WeakValueDictionary()
+        """The buffers that bindings use."""
 
     def value(self, use: str, size: int) -> onnxruntime.OrtValue:
-        """The buffer of this size for this use; there is only one."""
-        if (use, size) not in self.values:
-            self.values[use, size] = on_gpu(size)
-        return self.values[use, size]
+        """The buffer of this size for this use. There is only one, which the bindings that use it
+        keep."""
+        value = self.values.get((use, size))
+        if value is None:
+            value = self.values[use, size] = on_gpu(size)
+        return value
 
 
 class _Here:
@@ -335,13 +341,14 @@ class CudaSession:
         return MOST_GRAPHS - self._captured
 
     def _give_up(self, bound: Bound, *, first: bool) -> int:
-        """Drop the captured graphs, including that of a binding whose `first` run may have failed;
+        """Drop the graph of a binding whose `first` run may have failed, and the buffers of others;
         returns their number. ONNX Runtime frees none of its graphs, it only stops using them."""
+        freed = self._drop_plain(bound)
         if first and bound.captured:
             bound.options = _run_options(_NO_GRAPH)
             bound.mark(captured=False)
-            return 1
-        return 0
+            freed += 1
+        return freed
 
     def _capture(self, bound: Bound) -> None:
         """Capture the next run of the binding, which then uses the GPU alone."""
@@ -414,11 +421,20 @@ class CudaSession:
         """The binding that this thread keeps under `key`; otherwise a new one, made by `bind`."""
         bound = self._own.bound.get(key)
         if bound is None:
-            bound = self._mover.with_room(bind)
+            bound = self._mover.with_room(bind, self._drop_plain)
             with self.turns.take():  # what drops out may free memory
                 self._keep(key, bound)
         self._own.bound.move_to_end(key)
         return bound
+
+    def _drop_plain(self, but: Bound | None = None) -> int:
+        """Drop the other bindings of this thread without a CUDA graph; returns the number of
+        buffers that this frees."""
+        kept, before = self._own.bound, len(self._own.values)
+        with self.turns.take():
+            for key in [key for key, each in kept.items() if not (each.captured or each is but)]:
+                del kept[key]
+        return before - len(self._own.values)
 
     def _keep(self, key: object, bound: Bound) -> None:
         """Keep a binding, in place of those that are lost and of the least recently used one
@@ -452,7 +468,7 @@ class CudaSession:
             io = self._own.lane.session.io_binding()
             blocks = _blocks(caches, sources)
             bound = Bound(io, sizes, inputs, list(outputs.values()), blocks)
-            bound.input_value = self._own.value("inputs", inputs.size)
+            bound.input_value = self._own.value("inputs", bound.staged.size)
             places: dict[str, tuple[onnxruntime.OrtValue, int]]
             places = {r: (bound.input_value, p.offset) for r, p in inputs.places.items()}
             for buffer, layout in outputs.items():

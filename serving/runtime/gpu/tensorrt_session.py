@@ -106,13 +106,13 @@ class TensorRtSession(CudaSession):
 
     def _give_up(self, bound: Bound, *, first: bool) -> int:
         """Drop the captured graphs and contexts of this thread, except that of the current
-        binding."""
+        binding, and the buffers of others."""
         del first
         kept = self._own.bound
         gone = [key for key, each in kept.items() if each.replay is not None and each is not bound]
         for key in gone:
             del kept[key]
-        return len(gone)
+        return len(gone) + self._drop_plain(bound)
 
     def _execute(self, bound: Bound) -> None:
         lane = self._lane()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -12,6 +12,9 @@ from serving.errors import DeviceMemoryError
 from serving.generation.running import RunningPrompts
 from serving.generation.ticket import GenerationRequest
 from serving.generation.work import PromptTask
+from serving.runtime.gpu import cuda_session
+from serving.runtime.gpu.cuda_device import _open
+from serving.search.beams.beam import decode
 from serving.search.beams.sentence import Sentence
 from serving.search.options import SearchOptions
 from serving.search.sampling_options import GenerationOptions
@@ -20,7 +23,7 @@ from tests.integration.decoding.test_language_decoding import random_ids
 from tests.integration.export.test_bundle import random_sentences
 from tests.integration.gpu.test_cuda_graphs import LANGUAGE, write
 from tests.integration.gpu.test_cuda_session import stepper_of
-from tests.recorded_device import Recorded, recorded_gpu
+from tests.recorded_device import CUDA_SHORT, Recorded, recorded_gpu
 from tests.unit.serving.echo import EchoTranslator
 from tests.unit.serving.generation.fake_generator import FakeGenerator
 
@@ -102,6 +105,25 @@ def test_prompts_that_did_not_fit_hold_no_memory(
     for number in range(6, 9):
         engine.join({number: PromptTask(request, random_ids(90), seed=1)})
     check_nothing_is_held(gpu, engine)
+
+
+def test_buffers_are_freed_with_the_bindings_that_use_them(
+    tmp_path: Path, gpu: Recorded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cuda_session, "MOST_BINDINGS", 2)
+    monkeypatch.setattr(cuda_session, "MOST_GRAPHS", 0)
+    stepper = stepper_of(write(tmp_path, "macaron", "cuda", "fp16"), "cuda")
+
+    def held_after(counts: Iterable[int]) -> int:
+        """Bytes of the buffers after searches of so many sentences, without any unused blocks."""
+        for count in counts:
+            decode(stepper, random_sentences(count))
+        with pytest.raises(DeviceMemoryError):
+            _open().mover.with_room(lambda: gpu.refuse(CUDA_SHORT))
+        return gpu.live_bytes
+
+    few = held_after([4])
+    assert held_after([*range(1, 24), 4]) == few
 
 
 def test_memory_that_is_short_for_the_sources_of_an_encoder_is_made(
