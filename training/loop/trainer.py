@@ -147,14 +147,14 @@ class Trainer:
             self.updates() as updates,
         ):
             while self.step < last and not self._stopped_early():
-                step, generators = self.step, generator_states()
+                step, generators = self.step, generator_states(self.device)
                 try:
                     self._advance(updates.next(), reporter)
                     self._look(reporter)
                     ending = asked_to_end() and self.step < last
                 except RankLostError as error:
                     if self.step == step:  # the update was not made
-                        restore_generators(generators)
+                        restore_generators(generators, self.device)
                     raise self._lost(error) from error
                 if ending:
                     folder = self.saved or self.save()

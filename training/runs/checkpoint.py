@@ -80,7 +80,7 @@ def save_checkpoint(
     """
     with new_folder(folder) as temporary:
         weights = {name: value.contiguous() for name, value in model.state_dict().items()}
-        tensors = _optimizer_tensors(optimizer) | generator_states()
+        tensors = _optimizer_tensors(optimizer) | generator_states(_device_of(model))
         if averaged is not None:
             tensors |= {_TRAINED + name: value for name, value in weights.items()}
             weights = dict(averaged)
@@ -121,7 +121,7 @@ def load_checkpoint(
     }
     if trained:
         load_fitting(folder, trained, model)
-    restore_generators(tensors)
+    restore_generators(tensors, _device_of(model))
     named = optimizer.state_dict()
     named["state"] = {
         index: {
@@ -315,16 +315,21 @@ def _optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
     }
 
 
-def generator_states() -> dict[str, Tensor]:
-    """The states of torch's random generators, under the names of checkpoints."""
+def generator_states(device: torch.device) -> dict[str, Tensor]:
+    """The states of the random generators of the CPU and of a device, under the names of
+    checkpoints."""
     states = {"generator.cpu": torch.get_rng_state()}
-    if torch.cuda.is_available():
-        states["generator.cuda"] = torch.cuda.get_rng_state()
+    if device.type == "cuda":
+        states["generator.cuda"] = torch.cuda.get_rng_state(device)
     return states
 
 
-def restore_generators(tensors: Mapping[str, Tensor]) -> None:
+def restore_generators(tensors: Mapping[str, Tensor], device: torch.device) -> None:
     """Restore the states of `generator_states`."""
     torch.set_rng_state(tensors["generator.cpu"])
-    if "generator.cuda" in tensors and torch.cuda.is_available():
-        torch.cuda.set_rng_state(tensors["generator.cuda"])
+    if "generator.cuda" in tensors and device.type == "cuda":
+        torch.cuda.set_rng_state(tensors["generator.cuda"], device)
+
+
+def _device_of(model: nn.Module) -> torch.device:
+    return next(model.parameters()).device

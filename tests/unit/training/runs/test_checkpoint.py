@@ -24,11 +24,13 @@ from training.runs.checkpoint import (
     WEIGHTS,
     average_checkpoints,
     find_checkpoint,
+    generator_states,
     list_checkpoints,
     load_checkpoint,
     load_weights,
     read_state,
     recover_checkpoint,
+    restore_generators,
     save_checkpoint,
     save_weights,
     write_atomically,
@@ -62,6 +64,33 @@ def test_weights_moments_and_random_numbers_come_back_to_the_bit(tmp_path: Path)
     for name, value in other.state_dict().items():
         assert torch.equal(value, expected[name]), name
     assert torch.equal(torch.rand(4), drawn)
+
+
+def test_random_numbers_are_those_of_the_device_that_trains(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[torch.device] = []
+    states = {torch.device("cuda", number): torch.tensor([number]) for number in range(2)}
+
+    def state_of(device: torch.device) -> torch.Tensor:
+        asked.append(device)
+        return states[device]
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_rng_state", state_of)
+    monkeypatch.setattr(
+        torch.cuda, "set_rng_state", lambda state, device: states.update({device: state})
+    )
+    model, optimizer = trained()
+    save_checkpoint(tmp_path / "one", model, optimizer, {})
+    load_checkpoint(tmp_path / "one", model, optimizer)
+    assert asked == []  # on the CPU nothing begins to use a GPU
+    second = torch.device("cuda", 1)
+    found = generator_states(second)
+    assert found["generator.cuda"].tolist() == [1]
+    states[second] = torch.tensor([9])
+    restore_generators(found, second)
+    assert [state.tolist() for state in states.values()] == [[0], [1]]
 
 
 def test_a_checkpoint_before_the_first_step_can_be_resumed(tmp_path: Path) -> None:
