@@ -1,6 +1,7 @@
 """The GPU that a bench runs on: its name, its memory, and the limits that it has been measured at.
 
-Only the driver's own tool is asked for names and memory, so that no process needs a library for it.
+Only the driver and its own tool are asked for names and memory, so that no process needs a library
+for it.
 """
 
 from __future__ import annotations
@@ -10,8 +11,9 @@ import time
 from dataclasses import dataclass
 
 from bench.errors import BenchError
+from serving.runtime.gpu.cuda_driver import DriverError, first_uuid
 
-_QUERY = ("nvidia-smi", "--format=csv,noheader,nounits", "--id=0")
+_QUERY = ("nvidia-smi", "--format=csv,noheader,nounits")
 _COPY_BYTES = 2**30
 _REPETITIONS = 10
 
@@ -72,11 +74,19 @@ def _copy_speed() -> float:
     return best
 
 
-def _ask(fields: str) -> list[str]:
+def _first() -> str:
+    """The name of CUDA's first GPU for nvidia-smi, which numbers GPUs in an order of its own and
+    ignores CUDA_VISIBLE_DEVICES."""
     try:
-        queried = subprocess.run(
-            [*_QUERY, f"--query-gpu={fields}"], capture_output=True, text=True, check=True
-        )
+        return first_uuid()
+    except DriverError:  # nvidia-smi says what is wrong
+        return "0"
+
+
+def _ask(fields: str) -> list[str]:
+    asked = (*_QUERY, f"--id={_first()}", f"--query-gpu={fields}")
+    try:
+        queried = subprocess.run(asked, capture_output=True, text=True, check=True)
     except (OSError, subprocess.CalledProcessError) as error:
         said = getattr(error, "stdout", "") or getattr(error, "stderr", "") or str(error)
         raise BenchError(

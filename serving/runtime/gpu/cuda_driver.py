@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import itertools
+import uuid
 import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 from serving.runtime.gpu.cuda_switches import VISIBLE
 
 _LIBRARY = "libcuda.so.1"
-_NO_DEVICE, _TOO_OLD = 100, (35, 803)
+_NO_DEVICE, _TOO_OLD, _MISMATCH = 100, 35, 803
 _NON_BLOCKING, _THREAD_LOCAL = 1, 1
 """CU_STREAM_NON_BLOCKING: otherwise a copy by ONNX Runtime, which is in the default stream, would
 wait for the work of all batches. CU_STREAM_CAPTURE_MODE_THREAD_LOCAL."""
@@ -35,15 +36,28 @@ class Gpu:
 
 
 def visible_gpus(environ: Mapping[str, str], library: str = _LIBRARY) -> list[str]:
-    """The GPUs that CUDA shows, by their names for CUDA_VISIBLE_DEVICES; none without a driver."""
-    named = environ.get(VISIBLE)
+    """The GPUs that CUDA shows, by their names for CUDA_VISIBLE_DEVICES. Without a driver they are
+    those that the variable names."""
+    named, names = environ.get(VISIBLE), list[str]()
     if named is not None:
-        names = (name.strip() for name in named.split(","))
-        return list(itertools.takewhile(lambda name: name not in ("", "-1"), names))
+        parts = (name.strip() for name in named.split(","))
+        names = list(itertools.takewhile(lambda name: name not in ("", "-1"), parts))
     try:
-        return [str(number) for number in range(_begin(library)[2])]
+        count = _begin(library)[2]
     except DriverError:
-        return []
+        return names
+    # CUDA shows none from the first name on that is no GPU's.
+    return names[:count] if named is not None else [str(number) for number in range(count)]
+
+
+def first_uuid(library: str = _LIBRARY) -> str:
+    """The name of the GPU that CUDA lists first, as nvidia-smi knows it. Raises DriverError if
+    there is none. It takes no memory of the GPU."""
+    driver, _, _ = _begin(library)
+    device, found = ctypes.c_int(), (ctypes.c_ubyte * 16)()
+    _check(driver, "cuDeviceGet", ctypes.byref(device), ctypes.c_int(0))
+    _check(driver, "cuDeviceGetUuid", ctypes.byref(found), device)
+    return f"GPU-{uuid.UUID(bytes=bytes(found))}"
 
 
 def look(library: str = _LIBRARY) -> Gpu:
@@ -156,9 +170,14 @@ def _check(
     status = getattr(driver, function)(*arguments)
     if status == _NO_DEVICE:
         raise DriverError("the NVIDIA driver finds no GPU")
-    if status in _TOO_OLD:
+    if status == _TOO_OLD:
         raise DriverError(
             f"the NVIDIA driver is too old for this system (it runs CUDA {cuda[0]}.{cuda[1]})"
+        )
+    if status == _MISMATCH:
+        raise DriverError(
+            f"the NVIDIA driver's library for CUDA {cuda[0]}.{cuda[1]} does not fit the driver "
+            "that the system has loaded: restart the machine if the driver was upgraded"
         )
     if status:
         raise DriverError(f"the NVIDIA driver failed: {function} returned error {status}")

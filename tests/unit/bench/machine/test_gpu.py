@@ -41,6 +41,15 @@ def test_memory_is_what_the_driver_says(tmp_path: Path, monkeypatch: pytest.Monk
     assert used_memory() == 1234 * 2**20
 
 
+def test_it_is_asked_about_the_gpu_that_cuda_lists_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = '#!/bin/sh\ncase "$*" in *--id=GPU-8b*) echo 77 ;; *) echo 1234 ;; esac\n'
+    answer(tmp_path, script, monkeypatch)
+    monkeypatch.setattr("bench.machine.gpu.first_uuid", lambda: "GPU-8b")
+    assert used_memory() == 77 * 2**20
+
+
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_a_pytorch_that_does_not_see_the_gpu_is_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

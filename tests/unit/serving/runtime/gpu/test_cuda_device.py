@@ -16,7 +16,7 @@ from serving.bundle.manifest import Manifest
 from serving.errors import BundleError, SettingsError
 from serving.runtime.device import batches_at_once, computes_on_cpu, open_device
 from serving.runtime.gpu import cuda_device, cuda_driver, cuda_memory, cuda_switches
-from serving.runtime.gpu.cuda_driver import DriverError, Gpu, look, visible_gpus
+from serving.runtime.gpu.cuda_driver import DriverError, Gpu, first_uuid, look, visible_gpus
 from tests.recorded_device import GPU, recorded_gpu
 
 BUNDLE = Path(__file__).resolve().parents[5] / "models" / "macaron-de-en"
@@ -192,6 +192,8 @@ class Driver:
             }
             for argument, value in zip(arguments, values.get(name, ()), strict=False):
                 argument._obj.value = value
+            if name == "cuDeviceGetUuid":
+                arguments[0]._obj[:] = range(16)
             if name == "cuDeviceGetName":
                 arguments[0].value = b"Some GPU"
             return 0
@@ -204,14 +206,21 @@ def test_a_driver_tells_of_its_first_gpu(monkeypatch: pytest.MonkeyPatch) -> Non
     assert look() == Gpu("Some GPU", (13, 1), (9, 9), 7 * 2**30, 8 * 2**30)
 
 
+def test_a_driver_names_its_first_gpu_as_nvidia_smi_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cuda_driver.ctypes, "CDLL", lambda _: Driver())
+    assert first_uuid() == "GPU-00010203-0405-0607-0809-0a0b0c0d0e0f"
+
+
 @pytest.mark.parametrize(
     ("variable", "driver", "wanted"),
     [
         (None, Driver(devices=3), ["0", "1", "2"]),
         (None, Driver(devices=0), []),
         (None, Driver(cuInit=100), []),
-        ("2, GPU-b", Driver(devices=9), ["2", "GPU-b"]),
-        ("1,-1,0", Driver(devices=9), ["1"]),
+        ("2, GPU-b", Driver(devices=2), ["2", "GPU-b"]),
+        ("2, GPU-b", Driver(cuInit=100), ["2", "GPU-b"]),
+        ("1,9", Driver(devices=1), ["1"]),
+        ("1,-1,0", Driver(devices=1), ["1"]),
         ("", Driver(devices=9), []),
     ],
 )
@@ -228,7 +237,8 @@ def test_those_gpus_are_used_that_cuda_shows(
     [
         (Driver(devices=0), "finds no GPU .*CUDA_VISIBLE_DEVICES"),
         (Driver(cuInit=100), "finds no GPU"),
-        (Driver(cuInit=803), "too old for this system .it runs CUDA 13.1"),
+        (Driver(cuInit=35), "too old for this system .it runs CUDA 13.1"),
+        (Driver(cuInit=803), "CUDA 13.1 does not fit the driver .* restart the machine"),
         (Driver(cuDevicePrimaryCtxRetain=2), "cuDevicePrimaryCtxRetain returned error 2"),
     ],
 )
