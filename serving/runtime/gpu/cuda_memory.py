@@ -231,8 +231,9 @@ class RowMover:
         self._zeros: dict[tuple[int, int], GpuRows] = {}
 
     def with_room(self, act: Callable[[], T], give_up: Callable[[], int] = lambda: 0) -> T:
-        """The result of `act`. If memory is short, it frees unused blocks, then also those of CUDA
-        graphs and what `give_up` releases (it returns the number), and tries again each time.
+        """The result of `act`. If memory is short, it frees unused blocks and what `give_up`
+        releases (it returns the number), then also the blocks of CUDA graphs, and tries again each
+        time.
 
         Raises DeviceMemoryError if memory is still short.
         """
@@ -240,7 +241,7 @@ class RowMover:
             try:
                 return in_memory(act)
             except DeviceMemoryError:
-                if not (self._release() or self._release(captured=True) + give_up()):
+                if not (self._release() + give_up() or self._release(captured=True)):
                     raise
 
     def round_rows(self, rows: int) -> int:
