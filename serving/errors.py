@@ -35,6 +35,7 @@ ServingError
 ├── CancelledError              cancelled by the caller
 ├── DecodingError               the model gave a non-finite score
 └── DecoderLostError            the engine or process that decoded it has failed
+    └── DeviceLostError         a GPU that this process cannot use any more
 """
 
 from __future__ import annotations
@@ -337,3 +338,8 @@ def without_memory(error: Exception) -> Exception:
     """The same error. One of too little GPU memory loses its traceback, whose frames would keep
     memory of the batch in use while that is decoded again."""
     return error.with_traceback(None) if isinstance(error, DeviceMemoryError) else error
+
+
+class DeviceLostError(DecoderLostError):
+    """The GPU has failed in a way after which this process cannot use it any more; another process
+    may."""

@@ -183,7 +183,8 @@ def _decode_as_copy(models: _Models, order: ServeOrder, connections: list[Connec
 
 
 def _decode_for(channel: _Channel) -> None:
-    """Load models while decoding, and decode with them. Returns when the parent has ended."""
+    """Load models while decoding, and decode with them. Returns when the parent has ended; ends
+    the process at once if its GPU is lost, so that the parent starts another."""
     models, loop = _Models(), DecodingLoop(lasting=True)
 
     def serve(order: ServeOrder, connections: list[Connection]) -> int:
@@ -198,7 +199,12 @@ def _decode_for(channel: _Channel) -> None:
             loop.end()
 
     threading.Thread(target=follow, daemon=True).start()
-    loop.run()
+    try:
+        loop.run()
+    except BaseException:
+        traceback.print_exc()
+        sys.stderr.flush()
+        os._exit(1)  # without the libraries' own ends, which may wait for the GPU
 
 
 if __name__ == "__main__":

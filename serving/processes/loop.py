@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from multiprocessing.connection import Connection
 from typing import Any, Protocol
 
-from serving.errors import ServingError
+from serving.errors import DeviceLostError, ServingError
 from serving.processes.orders import Order
 from serving.processes.turns import FairTurns
 from serving.queue.engine import Progress
@@ -67,7 +67,8 @@ class DecodingLoop:
         self._inbox.put(None)
 
     def run(self) -> None:
-        """Decode until the end."""
+        """Decode until the end. Raises DeviceLostError if the GPU is lost, for which the process
+        must end."""
         while self._places or self._lasting:
             busy = [place for place in list(self._places) if place.busy]  # others may come
             if not busy or not self._inbox.empty():
@@ -124,8 +125,8 @@ class _Place:
         return bool(self.orders) or self.engine.busy
 
     def turn(self) -> None:
-        """Carry out the orders, go on by a step or several, and report. Raises
-        OSError if the other end is closed."""
+        """Carry out the orders, go on by a step or several, and report. Raises OSError if the other
+        end is closed, and DeviceLostError."""
         engine = self.engine
         while self.orders:
             order = self.orders.popleft()
@@ -134,12 +135,15 @@ class _Place:
                 engine.join(order.tasks)
         try:
             engine.advance()
+        except DeviceLostError:
+            raise
         except Exception as error:  # the loop and other models must outlive any failure
             engine.restart()
             self.connection.send(portable(error))
             return
         if engine.progress.matters:
             progress = engine.collect()
+            progress.check_device()
             progress.failed = [(number, portable(error)) for number, error in progress.failed]
             self.connection.send(progress)
 

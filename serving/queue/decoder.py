@@ -18,7 +18,7 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic
 
-from serving.errors import DecoderLostError, DeviceMemoryError, ServingError
+from serving.errors import DecoderLostError, DeviceLostError, DeviceMemoryError, ServingError
 from serving.queue.engine import Engine, Joined, News, Outcome, Progress, Task, Work
 from serving.queue.limits import BatchLimits, Demand
 from serving.queue.observer import Observer
@@ -119,6 +119,8 @@ class Decoder(Generic[Task, News, Outcome]):
         self._others: Sequence[Decoder[Any, Any, Any]] = ()
         self.idle = True
         """Whether it could start at once. Set to False while the queue is locked."""
+        self.down = False
+        """Whether it cannot decode: its engine does not start, or this process has lost the GPU."""
         self._thread = threading.Thread(target=self._run, name="decoder", daemon=True)
 
     def start(self, others: Sequence[Decoder[Any, Any, Any]]) -> None:
@@ -157,7 +159,7 @@ class Decoder(Generic[Task, News, Outcome]):
             try:
                 self._join()
                 if self._works:
-                    self._note(self._engine.step())
+                    self._step()
                 elif len(self._queue):
                     time.sleep(_YIELD_S)
             except DeviceMemoryError as error:
@@ -165,10 +167,19 @@ class Decoder(Generic[Task, News, Outcome]):
             except Exception as error:  # the thread must outlive any failure
                 self._fail_all(error)
                 self._restart()
+                self.down = isinstance(error, DeviceLostError)  # which a restart does not mend
             self.idle = not self._works
             self._queue.drop_ended()
         self.idle = False
         self._engine.close()
+
+    def _step(self) -> None:
+        """Let the engine go on, and deliver its progress. Raises DeviceLostError."""
+        progress = self._engine.step()
+        progress.check_device()
+        self._note(progress)
+        if progress.outcomes:
+            self.down = False
 
     def _join(self) -> None:
         """Add waiting works that fit beside the running ones, oldest first. Idle decoders come
@@ -314,8 +325,10 @@ class Decoder(Generic[Task, News, Outcome]):
         while True:
             try:
                 self._engine.restart()
+                self.down = False
                 return
             except Exception:  # the machine may be short of something for a while
+                self.down = True
                 logger.exception("it cannot be started; next try in %g s", _RETRY_S)
             retry = time.monotonic() + _RETRY_S
             while self._works and time.monotonic() < retry:
@@ -364,6 +377,11 @@ class Scheduler(Generic[Task, News, Outcome]):
     def num_held(self) -> int:
         """Number of rows being decoded."""
         return sum(decoder.num_rows for decoder in self._decoders)
+
+    @property
+    def down(self) -> bool:
+        """Whether no engine can decode: none starts, or this process has lost the GPU."""
+        return all(decoder.down for decoder in self._decoders)
 
     @property
     def answer_cache_bytes(self) -> int:

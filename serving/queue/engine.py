@@ -12,6 +12,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar
 
+from serving.errors import DeviceLostError
 from serving.queue.limits import Demand
 
 Task = TypeVar("Task")
@@ -87,6 +88,13 @@ class Progress(Generic[News, Outcome]):
     def matters(self) -> bool:
         """Whether the caller must act on it: anything but notes of joined tasks."""
         return bool(self.news or self.outcomes or self.failed or self.rested)
+
+    def check_device(self) -> None:
+        """Raise the DeviceLostError of a failed task, if there is one: whatever else the engine
+        decodes will fail, too."""
+        for _, error in self.failed:
+            if isinstance(error, DeviceLostError):
+                raise error
 
     def extend(self, later: Progress[News, Outcome]) -> None:
         """Append a later report."""

@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import itertools
+import re
 import uuid
 import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from serving.errors import DeviceLostError
 from serving.runtime.gpu.cuda_switches import VISIBLE
 
 _LIBRARY = "libcuda.so.1"
@@ -17,10 +19,24 @@ _NO_DEVICE, _TOO_OLD, _MISMATCH = 100, 35, 803
 _NON_BLOCKING, _THREAD_LOCAL = 1, 1
 """CU_STREAM_NON_BLOCKING: otherwise a copy by ONNX Runtime, which is in the default stream, would
 wait for the work of all batches. CU_STREAM_CAPTURE_MODE_THREAD_LOCAL."""
+_LOST = frozenset((214, 220, 226, 700, 702, 709, 710, *range(714, 720), 721, 810, 911, 999))
+"""The failures after which CUDA says that the process must be ended to go on (driver_types.h), and
+those of a broken GPU or context: uncorrectable memory or links, a context that is gone, unknown."""
+_FAILURE = re.compile(r"(?:CUDA failure|returned error) (\d+)[^;\n]*")
+"""A failure of CUDA as ONNX Runtime or `DriverError` reports it, with its number."""
 
 
 class DriverError(Exception):
     """There is no usable GPU; the message gives the reason in one clause."""
+
+
+def device_lost(error: Exception) -> DeviceLostError | None:
+    """The error to raise instead of one after which this process cannot use the GPU any more; None
+    for any other."""
+    found = _FAILURE.search(str(error))
+    if found is None or int(found[1]) not in _LOST:
+        return None
+    return DeviceLostError(f"the GPU has failed ({found[0].strip()}); try again")
 
 
 @dataclass(frozen=True)

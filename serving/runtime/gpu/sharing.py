@@ -6,6 +6,8 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from serving.runtime.gpu.cuda_driver import device_lost
+
 
 class Turns:
     """Lets `at_once` threads use the GPU together, each in a stream of its own, or one thread
@@ -14,6 +16,9 @@ class Turns:
     A thread that captures a CUDA graph must be alone, because another thread's allocation or copy
     would break the capture. A thread that has a turn may take another one, but may not ask to be
     alone.
+
+    Everything that uses the GPU has a turn. So this is also where it shows that the GPU is lost:
+    what fails for that raises DeviceLostError.
     """
 
     def __init__(self, at_once: int) -> None:
@@ -53,6 +58,11 @@ class Turns:
         self._own.has = True
         try:
             yield
+        except Exception as error:  # ONNX Runtime raises classes of its own
+            lost = device_lost(error)
+            if lost is None:
+                raise
+            raise lost from error
         finally:
             self._own.has = False
             with self._changed:

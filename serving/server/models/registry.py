@@ -60,8 +60,8 @@ class Registry(Catalogue):
 
     @property
     def ready(self) -> bool:
-        """Whether every model is warm and the server is not shutting down."""
-        return self._ready and not self._draining
+        """Whether every model is warm and can decode, and the server is not shutting down."""
+        return self._ready and not self._draining and not self._down
 
     def load(self) -> None:
         """Make every bundle available: load it now, or on demand if the settings say so. Raises as
@@ -299,6 +299,11 @@ class Registry(Catalogue):
         """The loaded models of all tasks."""
         return [model for model in self._all_models() if isinstance(model, LoadedModel)]
 
+    @property
+    def _down(self) -> list[str]:
+        """The names of the loaded models that cannot decode."""
+        return [model.name for model in self.loaded() if model.scheduler.down]
+
     def _schedulers(self) -> list[AnyScheduler]:
         return [*(model.scheduler for model in self.loaded()), *self._retired]
 
@@ -307,8 +312,13 @@ class Registry(Catalogue):
         return State(self.ready, states, self._processes.held_bytes)
 
     def check_ready(self) -> None:
-        """Raise NotReadyError while models are being loaded, and after the server started to shut
-        down."""
+        """Raise NotReadyError while models are being loaded, while one cannot decode, and after the
+        server started to shut down."""
+        if self._down:
+            raise NotReadyError(
+                f"the model {self._down[0]!r} cannot decode; the log says why. Start the server "
+                "again if that lasts"
+            )
         if not self.ready:
             raise NotReadyError("starting or shutting down; try again later")
 

@@ -153,6 +153,41 @@ def test_a_gpu_that_is_lost_does_not_end_what_is_decoded(
     assert answers(scheduler) == wanted
 
 
+def test_a_process_without_its_gpu_ends_and_is_replaced(
+    wanted: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a process decodes on one GPU fails from a step on, until there is another process."""
+    (tmp_path / "sitecustomize.py").write_text(
+        "import os, pathlib\n"
+        "from serving.errors import DeviceLostError\n"
+        "from serving.search.beams.beam import BeamSearch\n"
+        f"lost, step = pathlib.Path({str(tmp_path / 'lost')!r}), BeamSearch.step\n"
+        "here = os.environ.get('CUDA_VISIBLE_DEVICES') == '3' and not lost.exists()\n"
+        "def fail(self, *most):\n"
+        "    if here and os.path.exists(lost.with_name('begin')):\n"
+        "        lost.touch()\n"
+        "        raise DeviceLostError('the GPU has failed (CUDA failure 700)')\n"
+        "    return step(self, *most)\n"
+        "BeamSearch.step = fail\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(MODELS.parent), str(tmp_path)]))
+    translator = OnTwoGpus()
+    scheduler = TranslationScheduler(translator, workers=translator.workers)
+    assert answers(scheduler) == wanted
+    before = [engine.pid for engine in translator.engines]
+    (tmp_path / "begin").touch()
+    assert answers(scheduler) == wanted
+    assert (tmp_path / "lost").exists()
+    wait_until(lambda: not translator.engines[0].lost)
+    assert [engine.pid == pid for engine, pid in zip(translator.engines, before, strict=True)] == [
+        False,
+        True,
+    ]
+    assert not scheduler.down
+    assert answers(scheduler) == wanted
+    scheduler.close(PATIENT)
+
+
 @pytest.fixture
 def generation() -> Iterator[tuple[LanguageModelOnTwoGpus, GenerationScheduler]]:
     model = LanguageModelOnTwoGpus()

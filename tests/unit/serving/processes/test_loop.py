@@ -5,7 +5,9 @@ from __future__ import annotations
 import threading
 from multiprocessing import Pipe
 
-from serving.errors import DeviceMemoryError
+import pytest
+
+from serving.errors import DeviceLostError, DeviceMemoryError
 from serving.processes.loop import DecodingLoop
 from serving.processes.orders import Order
 from serving.search.beams.sentence import Sentence
@@ -70,3 +72,36 @@ def test_a_model_that_fails_as_a_whole_says_why_and_goes_on() -> None:
         numbers = [number for number, _ in own.recv().outcomes]
     assert numbers == [2]  # what had failed is gone
     own.close()
+
+
+class Lost(RunningBatches):
+    """Loses the GPU at its second step: as a whole, or at one of its texts."""
+
+    def __init__(self, *, whole: bool) -> None:
+        translator = EchoTranslator()
+        super().__init__(translator.texts, translator.steppers)
+        self._whole, self._steps = whole, 0
+
+    def advance(self) -> None:
+        self._steps += 1
+        if self._steps == 1:
+            super().advance()
+            return
+        error = DeviceLostError("the GPU has failed (CUDA failure 700)")
+        if self._whole:
+            raise error
+        self.progress.failed.append((1, error))
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_without_its_gpu_a_loop_ends_and_tells_nothing(whole: bool) -> None:
+    own, other = Pipe()
+    loop = DecodingLoop([(Lost(whole=whole), other)])
+    own.send(Order(tasks={1: Sentence([5, 6, 7, 8, EOS_ID])}))
+    late = threading.Timer(10.0, loop.end)
+    late.start()
+    with pytest.raises(DeviceLostError, match="CUDA failure 700"):
+        loop.run()
+    late.cancel()
+    while own.poll():
+        assert own.recv().failed == []

@@ -5,9 +5,12 @@ from __future__ import annotations
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
+from serving.errors import DeviceLostError
+from serving.runtime.gpu.cuda_driver import DriverError
 from serving.runtime.gpu.sharing import Turns
 
 
@@ -81,3 +84,40 @@ def test_a_turn_ends_with_an_error() -> None:
         pass
     with turns.alone():
         pass
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        RuntimeError(
+            "[ONNXRuntimeError] : 1 : FAIL : Non-zero status code returned while running Add node. "
+            "Status Message: CUDA failure 700: an illegal memory access was encountered ; GPU=0 ; "
+            "hostname=here ; file=cuda_call.cc"
+        ),
+        RuntimeError("CUDA failure 214: uncorrectable ECC error encountered ; GPU=0"),
+        DriverError("the NVIDIA driver failed: cuStreamSynchronize returned error 719"),
+    ],
+)
+@pytest.mark.parametrize("kind", [Turns.take, Turns.alone])
+def test_in_a_turn_it_shows_that_the_gpu_is_lost(error: Exception, kind: Any) -> None:
+    turns = Turns(1)
+    said = r"^the GPU has failed \(.*\); try again$"
+    with pytest.raises(DeviceLostError, match=said) as lost, kind(turns), turns.take():
+        raise error
+    assert "hostname" not in str(lost.value)
+    with turns.alone():  # it has ended
+        pass
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "CUDA failure 2: out of memory ; GPU=0",
+        "CUDA failure 1: invalid argument ; GPU=0",
+        "the NVIDIA driver failed: cuStreamEndCapture returned error 901",
+        "of 700 rows",
+    ],
+)
+def test_after_other_failures_the_gpu_is_used_again(said: str) -> None:
+    with pytest.raises(RuntimeError, match=said), Turns(1).take():
+        raise RuntimeError(said)
