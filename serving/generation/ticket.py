@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 
+from serving.errors import DecoderLostError
 from serving.generation.choices import Generation, Prompt, TokenScore
 from serving.queue.ticket import Ticket
 from serving.search.sampling_options import GenerationOptions
@@ -62,19 +63,32 @@ class GenerationTicket(Ticket[GenerationDone]):
     def __init__(self, timeout_s: float | None = None) -> None:
         super().__init__(timeout_s)
         self._told: list[PromptRead | Delta] = []
+        self._broken = False
 
     async def events(self) -> AsyncIterator[Event]:
         """Yield the events of the request from its start to GenerationDone; raises the ServingError
-        that ends it. Leaving the loop early does not cancel the request; `cancel` does."""
+        that ends it, and DecoderLostError after `break_off`. Leaving the loop early does not cancel
+        the request; `cancel` does."""
         seen = 0
         async for done in self._changes():
             with self._lock:
-                new = self._told[seen:]
+                new, broken = self._told[seen:], self._broken
+            if broken:
+                raise DecoderLostError(
+                    "the text was decoded again and does not go on from what was sent; try again"
+                )
             for event in new:
                 yield event
             seen += len(new)
             if done:
                 yield self.result()
+
+    def break_off(self) -> None:
+        """End the listeners' events with an error, because what they were told no longer holds. The
+        outcome is delivered to those who wait for it alone."""
+        with self._lock:
+            self._broken = True
+        self._wake()
 
     def tell(self, event: PromptRead | Delta) -> None:
         """Append an event for the listeners."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
@@ -53,10 +53,10 @@ class PromptWork(Work[PromptTask, PromptRead | Delta, GenerationDone]):
         super().__init__(task, demand, ticket.submitted, ticket.deadline)
         self._ticket, self._observer = ticket, observer
         self._text_began = task.request.options.max_length == 0  # no text will come
-        self._told: Counter[int | None] = Counter()
-        """Number of events so far, by choice; None stands for the prompt."""
+        self._told: defaultdict[int | None, list[PromptRead | Delta]] = defaultdict(list)
+        """The events so far, by choice; None stands for the prompt."""
         self._heard: Counter[int | None] = Counter()
-        """The same since the work last joined a batch."""
+        """Their number since the work last joined a batch."""
 
     def expire(self) -> bool:
         """Whether the request has ended. If it is overdue, it fails now."""
@@ -67,12 +67,16 @@ class PromptWork(Work[PromptTask, PromptRead | Delta, GenerationDone]):
         self._heard.clear()
 
     def tell(self, news: PromptRead | Delta) -> None:
-        """Deliver an event, unless an earlier attempt has delivered it."""
+        """Deliver an event, unless an earlier attempt has delivered it. If that was another one,
+        as it may be on a GPU, the stream breaks off, because the rest would not go with it."""
         choice = news.choice if isinstance(news, Delta) else None
+        told, heard = self._told[choice], self._heard[choice]
         self._heard[choice] += 1
-        if self._heard[choice] <= self._told[choice]:
+        if heard < len(told):
+            if _output(told[heard]) != _output(news):
+                self._ticket.break_off()
             return
-        self._told[choice] += 1
+        told.append(news)
         if not self._text_began and isinstance(news, Delta):
             self._text_began = True
             self._observer.first_token(time.monotonic() - self.submitted)
@@ -87,6 +91,14 @@ class PromptWork(Work[PromptTask, PromptRead | Delta, GenerationDone]):
     def fail(self, error: Exception) -> None:
         """End the request with an error."""
         self._ticket.fail(error)
+
+
+def _output(event: PromptRead | Delta) -> object:
+    """What an event adds to an output. Scores are left out: their last bits may depend on the
+    batch."""
+    if isinstance(event, PromptRead):
+        return None
+    return event.text, [token.token_id for token in event.tokens], event.finish_reason
 
 
 class PromptCosts(CacheCosts, Protocol):

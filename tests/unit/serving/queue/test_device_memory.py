@@ -15,7 +15,7 @@ import pytest
 
 from serving.bundle.encoder_tokenizer import EncodedText
 from serving.encoding.scheduler import TextEngine, TextScheduler
-from serving.errors import DeviceMemoryError
+from serving.errors import DecoderLostError, DeviceMemoryError
 from serving.generation.scheduler import GenerationScheduler
 from serving.generation.ticket import Delta, GenerationRequest
 from serving.processes.loop import portable
@@ -170,6 +170,48 @@ def test_outputs_of_language_models_are_reported_once_and_come_out_the_same() ->
     done, events = found[-1]  # of a seed of its own, which is the same both times
     told = "".join(event.text for event in events if isinstance(event, Delta))
     assert told == done.choices[0].text
+
+
+def test_a_stream_is_not_continued_by_another_text() -> None:
+    """On a GPU, another batch may give another text."""
+    asked = [
+        GenerationRequest(
+            prompt=text, options=GenerationOptions(max_length=8, temperature=0.0, min_length=8)
+        )
+        for text in ("abc", "def")
+    ]
+    alone = GenerationScheduler(FakeGenerator())
+    wanted = [ticket.result(PATIENT).choices[0] for ticket in alone.submit_all(asked)]
+    alone.close(PATIENT)
+    generator, device = FakeGenerator(), Device(1, steps_before=3)
+    model, logits = generator.stepper.model, generator.stepper.model.logits
+    model.logits = lambda *given: np.roll(logits(*given), int(len(device.rows) > 4))
+    generator.stepper.next = device.watch(generator.stepper.next)
+    scheduler = GenerationScheduler(generator)
+
+    async def follow(ticket: Any) -> list[int]:
+        told: list[int] = []
+        with pytest.raises(DecoderLostError, match="does not go on from what was sent"):
+            await note(ticket, told)
+        return told
+
+    async def note(ticket: Any, told: list[int]) -> None:
+        async for event in ticket.events():
+            if isinstance(event, Delta):
+                told += [token.token_id for token in event.tokens]
+
+    async def follow_all() -> list[tuple[Any, list[int]]]:
+        tickets = scheduler.submit_all(asked)
+        return list(zip(tickets, await asyncio.gather(*map(follow, tickets)), strict=True))
+
+    for (ticket, told), first in zip(asyncio.run(follow_all()), wanted, strict=True):
+        ids = [token.token_id for token in first.tokens]
+        assert told == ids[: len(told)]
+        assert len(told) <= 3
+        (choice,) = ticket.result(PATIENT).choices  # whole, for those who wait for it alone
+        assert [token.token_id for token in choice.tokens[:3]] != ids[:3]
+        assert len(choice.tokens) == 8
+    scheduler.close(PATIENT)
 
 
 def test_texts_of_an_encoder_are_read_in_halves() -> None:
