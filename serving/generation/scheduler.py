@@ -21,6 +21,7 @@ from serving.queue.engine import Engine
 from serving.queue.limits import BatchLimits, Demand
 from serving.queue.observer import Observer
 from serving.queue.ticket import HeldWork
+from serving.runtime.session import DeviceUse
 
 
 class GenerationModel(Protocol):
@@ -31,6 +32,9 @@ class GenerationModel(Protocol):
 
     @property
     def sizes(self) -> PromptCosts: ...
+
+    @property
+    def device(self) -> DeviceUse: ...
 
     def engine(self) -> Engine[PromptTask, PromptRead | Delta, GenerationDone]: ...
 
@@ -48,18 +52,19 @@ class GenerationScheduler(Scheduler[PromptTask, PromptRead | Delta, GenerationDo
         workers: int = 1,
         observer: Observer | None = None,
     ) -> None:
-        """Start `workers` engines. They share the cache memory of `limits`; the other limits apply
-        to each of them. Prompt and output together are bounded by `max_context_tokens` and by the
-        model."""
+        """Start `workers` engines. Those on one device share the cache memory of `limits`; the
+        other limits apply to each of them. Prompt and output together are bounded by
+        `max_context_tokens` and by the model."""
         self._prompts, self._sizes = model.prompts, model.sizes
         self._max_context, limits = max_context_tokens, limits or BatchLimits()
         self._max_rows = limits.max_rows
-        self._max_cache_bytes = limits.max_cache_bytes // workers
+        self._max_cache_bytes = limits.shared(workers, model.device.count).max_cache_bytes
         self._observer = observer or Observer()
         super().__init__(
             [model.engine() for _ in range(workers)],
             model.sizes,
             limits,
+            devices=model.device.count,
             max_queue=max_queue,
             unit="prompts",
             observer=self._observer,

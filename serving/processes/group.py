@@ -123,6 +123,8 @@ class ProcessGroup:
     def __init__(self, size: int, *, forks: bool, gpus: Sequence[str] = ()) -> None:
         """`gpus` are those of the processes, which then do not fork, as CUDA names them."""
         self.size = size
+        self.devices = max(1, len(gpus))
+        """Number of devices that the processes are spread over."""
         self._forks, self._gpus = forks, gpus
         self._numbers = itertools.count()
         self._orders: dict[int, LoadOrder] = {}
@@ -175,7 +177,8 @@ class ProcessGroup:
                 raise failure
             self._orders[order.model] = order
         if self._gpus:
-            device = replace(device, reason=f"{device.reason}, each of {self.size} GPUs")
+            reason = f"{device.reason}, each of {self.devices} GPUs"
+            device = replace(device, reason=reason, count=self.devices)
         return order.model, device
 
     def forget(self, model: int) -> None:

@@ -36,16 +36,16 @@ class IsolatedTranslator:
         they cannot load it.
 
         Each process has `threads`, or with `tune` as many of these as are fastest for a short text.
-        Together they keep to the memory of `limits`.
+        Together those on one device keep to the memory of `limits`.
         """
         own = processes is None
         if processes is None:
             forks = threads == 1 and not tune and computes_on_cpu(parse_manifest(folder))
             processes = ProcessGroup(workers, forks=forks)
-        self.workers = count = processes.size
+        self.workers, devices = processes.size, processes.devices
 
         def load_own() -> None:
-            self.texts = load_texts(folder, count, limits)
+            self.texts = load_texts(folder, self.workers, limits, devices)
 
         try:
             self._model = IsolatedModel(

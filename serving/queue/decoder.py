@@ -351,17 +351,18 @@ class Scheduler(Generic[Task, News, Outcome]):
         sizes: CacheCosts,
         limits: BatchLimits,
         *,
+        devices: int = 1,
         max_queue: int,
         unit: str,
         observer: Observer,
     ) -> None:
-        """Start a thread for each engine; the thread closes its engine at the end. The engines
-        share the cache memory of `limits`; the other limits apply to each of them. `unit` is the
-        plural noun for a request in messages."""
+        """Start a thread for each engine; the thread closes its engine at the end. The engines on
+        each of the `devices` share the cache memory of `limits`; the other limits apply to each
+        engine. `unit` is the plural noun for a request in messages."""
         self.limits = limits
-        """Limits of a batch; the cache memory is that of all engines together."""
+        """Limits of a batch; the cache memory is that of all engines of a device together."""
         self._held_at_once = max(1, limits.max_rows * len(engines) // 4)
-        each = replace(limits, max_cache_bytes=limits.max_cache_bytes // len(engines))
+        each = limits.shared(len(engines), devices)
         self._open = OpenTickets()
         self._queue: RequestQueue[Work[Task, News, Outcome]] = RequestQueue(max_queue, unit)
         self._decoders = [Decoder(engine, sizes, self._queue, each, observer) for engine in engines]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from serving.search.options import Group
 
@@ -17,6 +17,11 @@ class BatchLimits:
     """Largest number of rows times tokens of the longest source, which includes padding."""
     max_cache_bytes: int = 2 * 2**30
     """Largest size of the cache in bytes in the worst case, in which no two beams share a slot."""
+
+    def shared(self, batches: int, devices: int) -> BatchLimits:
+        """The limits of each of so many batches, if these are the limits of a device: batches on
+        the same device share the memory of its caches."""
+        return replace(self, max_cache_bytes=self.max_cache_bytes // -(-batches // devices))
 
 
 GPU_LIMITS = BatchLimits(max_rows=256, max_tokens=16_384)

@@ -32,6 +32,8 @@ class DeviceUse:
     """`cpu`, `cuda` or `tensorrt`."""
     reason: str
     """One line for the people who run the service."""
+    count: int = 1
+    """Number of such devices, each with memory of its own. Engines are spread over them evenly."""
 
 
 ON_CPU = DeviceUse("cpu", "the bundle is for the CPU; --target cuda exports one for a GPU")

@@ -67,8 +67,8 @@ class TranslationScheduler(Scheduler[Sentence, list[int], SentenceOutcome]):
         answer_cache_bytes: int = 0,
         observer: Observer | None = None,
     ) -> None:
-        """Start `workers` engines. They share the cache memory of `limits`; the other limits apply
-        to each of them."""
+        """Start `workers` engines. Those on one device share the cache memory of `limits`; the
+        other limits apply to each of them."""
         self.texts, self._observer = model.texts, observer or Observer()
         self._answers = AnswerCache(answer_cache_bytes) if answer_cache_bytes else None
         self._submitting = threading.Lock()
@@ -77,6 +77,7 @@ class TranslationScheduler(Scheduler[Sentence, list[int], SentenceOutcome]):
             [model.engine() for _ in range(workers)],
             self.texts.sizes,
             limits or usual_limits(model.device.name),
+            devices=model.device.count,
             max_queue=max_queue,
             unit="sentences",
             observer=self._observer,

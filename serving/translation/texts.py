@@ -448,10 +448,13 @@ def demand(sentence: Sentence, sizes: CacheCosts) -> Demand:
     return Demand(group, len(sentence.source), slots)
 
 
-def load_texts(folder: Path, workers: int, limits: BatchLimits | None) -> TextProcessor:
+def load_texts(
+    folder: Path, workers: int, limits: BatchLimits | None, devices: int = 1
+) -> TextProcessor:
     """Check a bundle and load what texts need; raises BundleError if it is unusable.
 
-    `workers` batches are decoded at the same time and share the memory of `limits`.
+    `workers` batches are decoded at the same time; those on each of the `devices` share the memory
+    of `limits`.
     """
     if workers < 1:
         raise InvalidOptionError(f"workers must be >= 1, got {workers}", parameter="workers")
@@ -459,7 +462,7 @@ def load_texts(folder: Path, workers: int, limits: BatchLimits | None) -> TextPr
     if manifest.task != "translate":
         raise BundleError(f"{folder}: task must be 'translate', got {manifest.task!r}")
     source, target = load_tokenizers(folder, manifest)
-    max_cache_bytes = (limits or BatchLimits()).max_cache_bytes // workers
+    max_cache_bytes = (limits or BatchLimits()).shared(workers, devices).max_cache_bytes
     phrases = read_phrases(folder / manifest.phrases_file) if manifest.phrases_file else None
     sizes = CacheSizes(manifest)
     return TextProcessor(manifest, source, target, sizes, max_cache_bytes, phrases)

@@ -148,8 +148,8 @@ class Settings(BaseModel):
     """Largest number of texts times tokens of the longest source that are decoded together; by
     default the number that suits the device."""
     max_cache_bytes: int = Field(BatchLimits().max_cache_bytes, ge=2**20)
-    """Bytes of the caches of a model, shared by the batches that it decodes at once. A text that
-    may need more than one batch's share is refused."""
+    """Bytes of the caches of a model, shared by the batches that it decodes at once, on each of
+    several GPUs. A text that may need more than one batch's share is refused."""
     default_timeout_s: float = Field(30.0, gt=0, allow_inf_nan=False)
     """Seconds until a request without timeout_s fails."""
     max_wait_s: float = Field(5.0, gt=0, allow_inf_nan=False)

@@ -7,6 +7,7 @@ import asyncio
 import os
 import signal
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ import pytest
 
 from serving.encoding.reader import TextReader
 from serving.encoding.scheduler import TextScheduler
+from serving.errors import TooLongError
 from serving.generation.generator import Generator
 from serving.generation.scheduler import GenerationScheduler
 from serving.generation.ticket import Delta, GenerationRequest, GenerationTicket
@@ -25,6 +27,8 @@ from serving.processes.group import Loader, ProcessGroup
 from serving.processes.isolated import IsolatedEngine
 from serving.processes.reader import IsolatedReader
 from serving.processes.translator import IsolatedTranslator
+from serving.queue.limits import BatchLimits, Demand
+from serving.search.options import Group
 from serving.search.sampling_options import GenerationOptions
 from serving.translation.scheduler import TranslationScheduler
 from serving.translation.ticket import Request
@@ -123,6 +127,22 @@ def test_each_process_sees_a_gpu_of_its_own_and_keeps_it(
     wait_until(lambda: not translator.engines[0].lost)
     assert translator.engines[0].pid != before
     assert [shown(engine.pid) for engine in translator.engines] == ["3", "GPU-b"]
+
+
+def test_a_text_may_take_all_the_memory_of_a_gpu() -> None:
+    for group_of_two, fits in (
+        (ProcessGroup(2, forks=False, gpus=["0", "1"]), True),
+        (ProcessGroup(2, forks=True), False),
+    ):
+        limits = BatchLimits(max_cache_bytes=2**24)
+        translator = IsolatedTranslator(BUNDLE, processes=group_of_two, limits=limits)
+        assert translator.device.count == group_of_two.devices == (2 if fits else 1)
+        sizes, asked = translator.texts.sizes, Demand(Group(5, shortlisted=False), 20, 1)
+        while sizes.cache_bytes(1, 20, asked.slots) <= 2**23:
+            asked = replace(asked, slots=asked.slots + 8)
+        with nullcontext() if fits else pytest.raises(TooLongError):
+            translator.texts.check_memory(asked)
+        group_of_two.close()
 
 
 def test_a_gpu_that_is_lost_does_not_end_what_is_decoded(

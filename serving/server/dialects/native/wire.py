@@ -425,7 +425,7 @@ class BatchLimit(Wire):
     max_tokens: int
     """Largest number of tokens decoded together: number of texts times the longest source."""
     max_cache_bytes: int
-    """Largest number of bytes of cache of all the model's batches together."""
+    """Largest number of bytes of cache of all the model's batches on a device together."""
 
 
 class Limits(Wire):
