@@ -14,7 +14,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from serving.errors import BundleError
+from serving.errors import BundleError, DecoderLostError
 from serving.processes.loader import Loader, taken_ahead
 from serving.processes.orders import DropOrder, LoadOrder, Order
 from serving.queue.engine import Progress
@@ -78,6 +78,19 @@ class ProcessLink:
             raise progress
         self._forget(number for number, _ in (*progress.outcomes, *progress.failed))
         return progress
+
+    def refusal(self) -> Exception | None:
+        """What kept a process that loads for this link alone from loading the model, if anything
+        did. The process must have ended, or have closed its end."""
+        if self._loader is None:
+            return None
+        try:
+            self._loader.answer()
+        except (EOFError, OSError):
+            return DecoderLostError("a process ended while it loaded the model")
+        except Exception as error:
+            return error
+        return None
 
     def retire(self) -> None:
         """Accept no more tasks, and close when all are done."""
@@ -212,7 +225,8 @@ class ProcessGroup:
 
     def apart(self, model: int, place: int) -> ProcessLink:
         """A connection to a fresh process that decodes for no other model and ends with the
-        connection. It stands in for process number `place`, on another GPU if there is one."""
+        connection. It stands in for process number `place`, on another GPU if there is one. Without
+        forks it may find that it cannot load the model, and ends (`ProcessLink.refusal`)."""
         with self._lock:
             if self._forks:
                 return self._served(self._loader(0), [model])[model]

@@ -148,12 +148,14 @@ class IsolatedEngine(Generic[Task, News, Outcome]):
 
     def _lose(self, link: ProcessLink) -> list[tuple[int, Exception]]:
         """Record that a process has ended; returns the tasks that fail with it."""
-        lost = list(link.tasks.items())
+        lost, refusal = list(link.tasks.items()), link.refusal()
         link.close()
         if link is not self._apart:
             self._suspects.append(dict(lost))
             return []
         self._apart = None
+        if refusal is not None:
+            return _given_up((number for number, _ in lost), refusal)
         if len(lost) > 1:
             middle = len(lost) // 2
             self._suspects.extendleft((dict(lost[middle:]), dict(lost[:middle])))
@@ -163,7 +165,7 @@ class IsolatedEngine(Generic[Task, News, Outcome]):
 
     def _try_suspects(self) -> list[tuple[int, Exception]]:
         """Decode tasks that were lost together in a process apart, unless others are. Returns
-        them if no process can be started for it."""
+        them if no process can be started for it; `_lose` does if it cannot load the model."""
         if self._apart is not None and self._apart.tasks:
             return []
         if not self._suspects:
@@ -173,8 +175,7 @@ class IsolatedEngine(Generic[Task, News, Outcome]):
         try:
             self._apart = self._apart or self._processes.apart(self._model, self._place)
         except Exception as reason:  # the machine is short of something
-            error = OverloadedError(f"decoding cannot continue: {reason}; try again")
-            return [(number, error) for number in lost]
+            return _given_up(lost, reason)
         groups: dict[Group, dict[int, Task]] = {}
         for number, task in lost.items():
             groups.setdefault(self._group_of(task), {})[number] = task
@@ -217,6 +218,12 @@ class IsolatedModel:
         engine = IsolatedEngine[Any, Any, Any](self._processes, self._number, place, self._group_of)
         self._engines += 1
         return engine
+
+
+def _given_up(lost: Iterable[int], reason: Exception) -> list[tuple[int, Exception]]:
+    """Tasks that fail because no process can decode them, whatever they are."""
+    error = OverloadedError(f"decoding cannot continue: {reason}; try again")
+    return [(number, error) for number in lost]
 
 
 def _close(*descriptors: int) -> None:

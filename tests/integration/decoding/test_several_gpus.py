@@ -17,7 +17,7 @@ import pytest
 
 from serving.encoding.reader import TextReader
 from serving.encoding.scheduler import TextScheduler
-from serving.errors import TooLongError
+from serving.errors import OverloadedError, ServingError, TooLongError
 from serving.generation.generator import Generator
 from serving.generation.scheduler import GenerationScheduler
 from serving.generation.ticket import Delta, GenerationRequest, GenerationTicket
@@ -31,7 +31,7 @@ from serving.queue.limits import BatchLimits, Demand
 from serving.search.options import Group
 from serving.search.sampling_options import GenerationOptions
 from serving.translation.scheduler import TranslationScheduler
-from serving.translation.ticket import Request
+from serving.translation.ticket import Request, TranslationTicket
 from serving.translation.translator import Translator
 from tests.integration.demo import MODELS
 from tests.unit.serving.echo import wait_until
@@ -206,6 +206,45 @@ def test_a_process_without_its_gpu_ends_and_is_replaced(
     assert not scheduler.down
     assert answers(scheduler) == wanted
     scheduler.close(PATIENT)
+
+
+def test_texts_of_a_lost_gpu_that_no_other_can_load_fail_at_once_with_the_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for file in BUNDLE.iterdir():
+        (tmp_path / file.name).symlink_to(file)
+    started: list[str | None] = []
+
+    class Counted(Loader):
+        def __init__(self, *, forks: bool, gpu: str | None = None) -> None:
+            started.append(gpu)
+            super().__init__(forks=forks, gpu=gpu)
+
+    processes = ProcessGroup(2, forks=False, gpus=["3", "GPU-b"])
+    scheduler = TranslationScheduler(IsolatedTranslator(tmp_path, processes=processes), workers=2)
+    monkeypatch.setattr(group, "Loader", Counted)
+    lost = processes.link(0, 0)
+    tickets = scheduler.submit_all([Request(text=text) for text in TEXTS])
+    wait_until(lambda: len(lost.tasks) > 1)
+    (tmp_path / "step.onnx").unlink()
+    os.kill(lost.pid, signal.SIGKILL)
+    failed = [error for error in (ticket_error(ticket) for ticket in tickets) if error]
+    assert len(failed) > 1
+    for error in failed:
+        assert isinstance(error, OverloadedError)
+        assert "decoding cannot continue" in str(error)
+        assert "step.onnx" in str(error)
+    assert started.count("GPU-b") == 1  # "3" is tried until it can load
+    (tmp_path / "step.onnx").symlink_to(BUNDLE / "step.onnx")
+    scheduler.close(PATIENT)
+
+
+def ticket_error(ticket: TranslationTicket) -> BaseException | None:
+    try:
+        ticket.result(PATIENT)
+    except ServingError as error:
+        return error
+    return None
 
 
 @pytest.fixture
