@@ -3,7 +3,6 @@ and forbidden terms, and the source's own form at its place."""
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -12,6 +11,7 @@ from serving.checking.invariants import Fault, FaultKind, Languages, faults
 from serving.checking.letters import has_similar
 from serving.checking.names import likely_places
 from serving.text.alignment import Link, Span
+from serving.text.edits import Edit, edited
 
 RepairedBy = Literal["hypothesis", "search", "source"]
 
@@ -43,14 +43,6 @@ class SecondSearch:
 
     def __bool__(self) -> bool:
         return bool(self.required or self.forbidden)
-
-
-@dataclass(frozen=True)
-class Edit:
-    """A span of a translation and its replacement."""
-
-    span: Span
-    text: str
 
 
 def repairs(found: Sequence[Fault], by: RepairedBy) -> tuple[Repair, ...]:
@@ -129,38 +121,6 @@ def put_right(
     if not edits or faults(source, edited(output, edits), languages):
         return None
     return edits
-
-
-def edited(text: str, edits: Sequence[Edit]) -> str:
-    """Apply edits, which are in order and do not overlap."""
-    parts, done = [], 0
-    for edit in edits:
-        parts += [text[done : edit.span[0]], edit.text]
-        done = edit.span[1]
-    return "".join([*parts, text[done:]])
-
-
-def edited_links(links: Sequence[Link], edits: Sequence[Edit]) -> tuple[Link, ...]:
-    """Links with their targets moved to the edited text; a replaced word keeps its link."""
-    moved = []
-    for link in links:
-        begin, end = link.target
-        target = _moved(begin, edits, at_end=False), _moved(end, edits, at_end=True)
-        moved.append(dataclasses.replace(link, target=target))
-    return tuple(moved)
-
-
-def _moved(place: int, edits: Sequence[Edit], *, at_end: bool) -> int:
-    """Position after the edits. A position within an edit moves to the begin, or with `at_end` to
-    the end, of the replacement."""
-    by = 0
-    for edit in edits:
-        begin, end = edit.span
-        if place >= end:
-            by += len(edit.text) - (end - begin)
-        elif place > begin:
-            return begin + by + len(edit.text) * at_end
-    return place + by
 
 
 def _linked(fault: Fault, links: Sequence[Link]) -> Span | None:

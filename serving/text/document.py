@@ -14,6 +14,7 @@ from typing import Literal, NamedTuple
 
 from serving.errors import InvalidOptionError
 from serving.text.alignment import Link, Span
+from serving.text.edits import edited, edited_links
 from serving.text.formats.markup import html_tokens
 from serving.text.formats.xml import xml_tokens
 from serving.text.kept.conjunctions import SIGN, conjunction
@@ -25,6 +26,7 @@ from serving.text.passages.building import read_parts
 from serving.text.passages.passage import Inline, Markup, Passage, escaped
 from serving.text.passages.tokens import Token, joined_tokens, plain_tokens, with_neighbours_apart
 from serving.text.placing.capitals import in_capitals, in_ordinary_case, raised
+from serving.text.placing.marks import are_alike, certain, mark_edits
 from serving.text.placing.placement import (
     Placed,
     Rendered,
@@ -79,6 +81,8 @@ class Document:
         """Whether each sentence is in capitals in the text."""
         self._places: list[tuple[Passage, Span]] = []
         """The position of each sentence."""
+        self._taken: set[int] = set()
+        """The sentences that have an existing translation."""
         self.warnings: list[str] = []
         """Warnings. `long_word`: a word longer than the model reads was kept. After rendering also
         `placeholder`: the model lost or doubled one, which was put at its likeliest place; and
@@ -231,6 +235,7 @@ class Document:
                 return None  # the translation contains its own figures
         _drop_figures(passage.inlines, span)
         _drop_figures(passage.masked, span)
+        self._taken.add(number)
         return translation
 
     def _things(self, number: int) -> list[Inline]:
@@ -270,9 +275,24 @@ class Document:
                 passage.text[slice(*span)], passage.markup, passage.quotes
             ):
                 return source if ended else ""
-        if self._in_capitals[number]:
-            translation = raised(Translated(translation)).text
+        if not ended and self._has_own_marks(number):
+            translation = certain(translation)
+        translation = self._finished(number, Translated(translation), ended=ended).text
         return escaped(translation, self._escaped, passage.quotes)
+
+    def _has_own_marks(self, number: int) -> bool:
+        """Whether a sentence's translation gets the marks of the sentence. An existing one keeps
+        its own."""
+        return number not in self._taken and are_alike(*self._languages)
+
+    def _finished(self, number: int, given: Translated, *, ended: bool = True) -> Translated:
+        """A translation with the marks of its sentence, and in capitals if that is."""
+        if self._has_own_marks(number):
+            sentence, target = self.sentences[number], self._languages[1]
+            edits = mark_edits(sentence, given.text, target, ended=ended)
+            if edits:
+                given = Translated(edited(given.text, edits), edited_links(given.links, edits))
+        return raised(given) if self._in_capitals[number] else given
 
     def render(self, translations: Sequence[Translated]) -> Translated:
         """The translation of the text; its links are between the texts as written."""
@@ -313,7 +333,7 @@ class Document:
                 opening = self._render(thing.parts, rest).text
                 if opening != thing.opening:
                     openings[thing.begin] = opening
-        given = [raised(text) if self._in_capitals[n] else text for n, text in translations]
+        given = [self._finished(number, text) for number, text in translations]
         if same and not openings:
             return Placed(passage.text, list(pieces(passage, given))), as_it_was(passage)
         placed = place(passage, given, openings)

@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from serving.checking.repairs import Edit, edited, edited_links
 from serving.text.alignment import Link, Span
+from serving.text.edits import Edit, edited, edited_links
 from serving.text.glossary import Match, TermWord, is_acronym, tokens
 from serving.translation.results import TextHypothesis, Translation
 

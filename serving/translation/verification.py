@@ -13,10 +13,7 @@ from dataclasses import replace
 
 from serving.checking.invariants import Fault
 from serving.checking.repairs import (
-    Edit,
     RepairedBy,
-    edited,
-    edited_links,
     first_without_faults,
     left_of,
     put_right,
@@ -26,6 +23,7 @@ from serving.checking.repairs import (
 from serving.errors import InvalidOptionError
 from serving.search.beams.constraints import Constraints
 from serving.search.beams.sentence import Original, Sentence
+from serving.text.edits import Edit, edited, edited_links
 from serving.text.terms import TermReader, Terms
 from serving.translation.results import Again, Done, TextHypothesis, Translation
 

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from serving.checking.invariants import Fault, faults, is_noteworthy
 from serving.checking.names import has_names, likely_places, lost_names
-from serving.checking.repairs import edited, put_right, wishes
+from serving.checking.repairs import put_right, wishes
 from serving.text.alignment import Link
+from serving.text.edits import edited
 from serving.text.kept.masks import MASKS
 
 LANGUAGES = ("de", "en", "es", "fr")

@@ -4,16 +4,14 @@ import pytest
 
 from serving.checking.invariants import faults
 from serving.checking.repairs import (
-    Edit,
     Repair,
-    edited,
-    edited_links,
     first_without_faults,
     put_right,
     repairs,
     wishes,
 )
 from serving.text.alignment import Link
+from serving.text.edits import edited
 
 DE_EN = "de", "en"
 
@@ -90,14 +88,6 @@ def test_a_name_takes_the_place_of_the_words_that_are_linked_to_it():
 def test_what_has_no_place_is_left():
     assert put_right("500 Hunde", "dogs", (), DE_EN) is None
     assert put_right("Gut", "Good 🚀", (), DE_EN) is None
-
-
-def test_links_move_with_what_is_put_in_before_them():
-    edits = [Edit((1, 3), "12345"), Edit((5, 6), "")]
-    links = [Link((0, 1), (0, 1), 1.0), Link((0, 1), (1, 3), 1.0), Link((0, 1), (4, 8), 1.0)]
-
-    assert edited("abbcdefgh", edits) == "a12345cdfgh"
-    assert [link.target for link in edited_links(links, edits)] == [(0, 1), (1, 6), (7, 10)]
 
 
 def test_a_repair_is_reported_once_for_each_thing():

@@ -73,6 +73,27 @@ def test_news_have_all_that_is_certain() -> None:
     assert growing.ended(1, "zwei.") == (0, " eins. zwei. drei.\n")
 
 
+@pytest.mark.parametrize(
+    ("source", "output"),
+    [
+        ("Nein… Was???", "No.. What? "),
+        ("Ich sagte: Nein!!!", 'I said: "No!" '),
+        ("Na ja ... gut,", "Well.. all right."),
+        ("Bald,", "Soon"),
+    ],
+)
+def test_marks_that_may_change_are_told_at_the_end(source: str, output: str) -> None:
+    document = Document(source, "text")
+    document.divide("de", lambda _: True, split=False, target="en")
+    whole = document.render([Translated(output)]).text
+    growing = GrowingTexts([document])
+    updates = [growing.update(0, output[:length]) for length in range(len(output))]
+    told = [grown[1] for grown in updates if grown]
+    assert told
+    assert all(map(whole.startswith, told))
+    assert growing.ended(0, output) == (0, whole)
+
+
 def test_markup_within_a_sentence_is_reported_with_the_whole() -> None:
     growing = GrowingTexts([divided("<p>One <b>two</b>. Three.</p>", "html")])
     assert growing.ended(0, "eins zwei.") is None

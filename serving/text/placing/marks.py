@@ -1,0 +1,100 @@
+"""Marks of a translation that models write unlike the source: runs such as `!!!` at its end, dots
+in a row, and lost marks.
+
+A single mark in place of another stays: an English full stop for a German `!` is mostly right
+(docs/background/decisions.md).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from serving.text.edits import Edit
+from serving.text.languages import base_language
+
+_LANGUAGES = frozenset({"de", "en", "es", "fr"})
+"""Languages for which this was measured; all have the same marks."""
+_BLANKS = " \u00a0\u202f"
+_MARKS, _CLOSING = ".,:;!?…" + _BLANKS, "\"'”“»«’‘)]" + _BLANKS  # noqa: RUF001
+_ELLIPSES = ("...", "…")
+"""Both forms are right, and a translation may have the other one."""
+_DOTS = re.compile(r"\.{2,}|…")
+_OF_ABBREVIATION = re.compile(r"\.(?=[^\s.…])")
+
+
+class _End(NamedTuple):
+    """The end of a sentence."""
+
+    begin: int
+    """Where its marks begin, or would begin, with the blanks before them."""
+    end: int
+    blank: str
+    """The white space before its marks."""
+    run: str
+    """Its marks, without white space and the full stop of an abbreviation."""
+    closes: bool
+    """Whether a bracket or a quotation mark stands behind its marks."""
+
+
+def are_alike(source: str, target: str) -> bool:
+    """Whether translations between these languages have the marks of their sources."""
+    return _LANGUAGES.issuperset((base_language(source), base_language(target)))
+
+
+def mark_edits(source: str, output: str, target: str, *, ended: bool = True) -> list[Edit]:
+    """Edits that give a translation into `target` the marks of its source, in order. If it has
+    not `ended`, those at its end are left."""
+    last = None
+    if ended:
+        last = _end_edit(_end(source), _end(output), output, base_language(target))
+    dots = _dots(source, output, len(output) if last is None else last.span[0])
+    return [*dots, *([] if last is None else [last])]
+
+
+def certain(output: str) -> str:
+    """The beginning of a translation that still grows, without marks that an edit may change."""
+    return output.rstrip(_MARKS + _CLOSING)
+
+
+def _dots(source: str, output: str, end: int) -> Iterator[Edit]:
+    """Dots in a row before `end`, written as in the source. Only what comes before them decides on
+    them, because the translation may be streamed."""
+    forms = _DOTS.findall(source)
+    for number, found in enumerate(_DOTS.finditer(output, 0, end) if forms else ()):
+        if found[0] not in _ELLIPSES:
+            yield Edit(found.span(), forms[min(number, len(forms) - 1)])
+
+
+def _end_edit(given: _End, found: _End, output: str, target: str) -> Edit | None:
+    """The marks at the end, written as in the source if either has several, or the output none."""
+    wanted, run = given.run, found.run
+    if not wanted or wanted == run or {wanted, run} == {*_ELLIPSES}:
+        return None
+    if given.closes != found.closes or {*":;"} & {*wanted, *run}:
+        return None
+    one_for_one = len(wanted) == len(run) == 1 and "…" not in (wanted, run)
+    if one_for_one and (wanted, run) != (",", "."):
+        return None
+    before = output[: found.begin]
+    if not before or not (run or before[-1].isalnum()):
+        return None
+    exclaims = wanted[0] in "!?"
+    if exclaims and target == "es" and not {"¡", "¿"} & {*output}:
+        return None  # the output lacks the mark at the beginning, too
+    blank = found.blank if exclaims or run[:1] == wanted[0] else ""
+    if exclaims and target == "fr":
+        blank = blank or "\u00a0"
+    return Edit((found.begin, found.end), blank + wanted)
+
+
+def _end(text: str) -> _End:
+    closed = text.rstrip(_CLOSING)
+    begin = len(closed.rstrip(_MARKS))
+    begin += _OF_ABBREVIATION.match(text[begin:]) is not None
+    run = text[begin : len(closed)]
+    blank = run[: len(run) - len(run.lstrip(_BLANKS))]
+    marks = "".join(mark for mark in run if mark not in _BLANKS)
+    closes = text[len(closed) :].strip(_BLANKS) != ""
+    return _End(begin, len(closed), blank, marks, closes)
