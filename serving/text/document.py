@@ -10,11 +10,12 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import replace
 from typing import Literal, NamedTuple
 
 from serving.errors import InvalidOptionError
 from serving.text.alignment import Link, Span
-from serving.text.edits import edited, edited_links
+from serving.text.edits import Edit, edited, edited_links, moved_span, undone
 from serving.text.formats.markup import html_tokens
 from serving.text.formats.xml import xml_tokens
 from serving.text.kept.conjunctions import SIGN, conjunction
@@ -37,6 +38,7 @@ from serving.text.placing.placement import (
     place,
     render,
 )
+from serving.text.placing.reading import reading_edits
 from serving.text.splitting.sentences import (
     divided,
     has_words,
@@ -81,6 +83,8 @@ class Document:
         """Whether each sentence is in capitals in the text."""
         self._places: list[tuple[Passage, Span]] = []
         """The position of each sentence."""
+        self._readings: list[list[Edit]] = []
+        """The edits with which each sentence is read."""
         self._taken: set[int] = set()
         """The sentences that have an existing translation."""
         self.warnings: list[str] = []
@@ -145,6 +149,12 @@ class Document:
                 if capitals:
                     inside = [(b - begin, e - begin) for b, e in kept if begin <= b < end]
                     sentence = in_ordinary_case(sentence, language, inside)
+                reading = reading_edits(sentence, language, target)
+                if reading and fits(edited(sentence, reading)):
+                    sentence = edited(sentence, reading)
+                else:
+                    reading = []
+                self._readings.append(reading)
                 passage.sentences.append((begin, end))
                 self.sentences.append(sentence)
                 self._in_capitals.append(capitals)
@@ -201,7 +211,8 @@ class Document:
         sentence, parts, kept = self.sentences[number], list[str](), list[Kept]()
         done = length = 0
         for thing in self._things(number):
-            begin, end = thing.begin - first, thing.end - first
+            place = thing.begin - first, thing.end - first
+            begin, end = moved_span(place, self._readings[number])
             if passage.text[thing.begin : thing.end] == thing.opening:
                 continue
             parts += [sentence[done:begin], thing.opening]
@@ -271,8 +282,10 @@ class Document:
         passage, span = self._places[number]
         if translation == sentence if ended else sentence.startswith(translation):
             source = "".join(map(passage.written, range(*span)))
-            if ended or source != escaped(
-                passage.text[slice(*span)], passage.markup, passage.quotes
+            if (
+                ended
+                or self._readings[number]
+                or source != escaped(passage.text[slice(*span)], passage.markup, passage.quotes)
             ):
                 return source if ended else ""
         if not ended and self._has_own_marks(number):
@@ -286,12 +299,20 @@ class Document:
         return number not in self._taken and are_alike(*self._languages)
 
     def _finished(self, number: int, given: Translated, *, ended: bool = True) -> Translated:
-        """A translation with the marks of its sentence, and in capitals if that is."""
-        if self._has_own_marks(number):
-            sentence, target = self.sentences[number], self._languages[1]
+        """A translation with the marks of its sentence, linked to the sentence as it stands in the
+        passage, and in capitals if that is."""
+        passage, span = self._places[number]
+        sentence, target = passage.text[slice(*span)], self._languages[1]
+        edits: list[Edit] = []
+        if reading := undone(sentence, self._readings[number]):
+            links = [replace(each, source=moved_span(each.source, reading)) for each in given.links]
+            given = Translated(given.text, links)
+        if given.text == self.sentences[number]:
+            edits = reading
+        elif self._has_own_marks(number):
             edits = mark_edits(sentence, given.text, target, ended=ended)
-            if edits:
-                given = Translated(edited(given.text, edits), edited_links(given.links, edits))
+        if edits:
+            given = Translated(edited(given.text, edits), edited_links(given.links, edits))
         return raised(given) if self._in_capitals[number] else given
 
     def render(self, translations: Sequence[Translated]) -> Translated:

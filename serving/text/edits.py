@@ -1,4 +1,4 @@
-"""Edits of a translation, which its word links survive."""
+"""Edits of a sentence or of its translation, which the word links survive."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from serving.text.alignment import Link, Span
 
 @dataclass(frozen=True)
 class Edit:
-    """A span of a translation and its replacement."""
+    """A span of a text and its replacement."""
 
     span: Span
     text: str
@@ -28,12 +28,22 @@ def edited(text: str, edits: Sequence[Edit]) -> str:
 
 def edited_links(links: Sequence[Link], edits: Sequence[Edit]) -> tuple[Link, ...]:
     """Links with their targets moved to the edited text; a replaced word keeps its link."""
-    moved = []
-    for link in links:
-        begin, end = link.target
-        target = _moved(begin, edits, at_end=False), _moved(end, edits, at_end=True)
-        moved.append(dataclasses.replace(link, target=target))
-    return tuple(moved)
+    return tuple(dataclasses.replace(link, target=moved_span(link.target, edits)) for link in links)
+
+
+def moved_span(span: Span, edits: Sequence[Edit]) -> Span:
+    """A span of a text in the edited text; it takes all of a replacement that it touches."""
+    return _moved(span[0], edits, at_end=False), _moved(span[1], edits, at_end=True)
+
+
+def undone(text: str, edits: Sequence[Edit]) -> list[Edit]:
+    """The edits that make the text again of its edited form."""
+    found, by = list[Edit](), 0
+    for edit in edits:
+        begin, end = edit.span
+        found.append(Edit((begin + by, begin + by + len(edit.text)), text[begin:end]))
+        by += len(edit.text) - (end - begin)
+    return found
 
 
 def _moved(place: int, edits: Sequence[Edit], *, at_end: bool) -> int:

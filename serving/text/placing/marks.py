@@ -1,5 +1,5 @@
 """Marks of a translation that models write unlike the source: runs such as `!!!` at its end, dots
-in a row, and lost marks.
+in a row, dashes, and lost marks.
 
 A single mark in place of another stays: an English full stop for a German `!` is mostly right
 (docs/background/decisions.md).
@@ -21,6 +21,8 @@ _MARKS, _CLOSING = ".,:;!?…" + _BLANKS, "\"'”“»«’‘)]" + _BLANKS  # n
 _ELLIPSES = ("...", "…")
 """Both forms are right, and a translation may have the other one."""
 _DOTS = re.compile(r"\.{2,}|…")
+_DASH = re.compile(rf"(?<=[{_BLANKS}])(?:--?(?: -)?|[–—])(?=[{_BLANKS}])")
+_GIVEN_DASH = re.compile("[–—]|--")
 _OF_ABBREVIATION = re.compile(r"\.(?=[^\s.…])")
 
 
@@ -49,13 +51,15 @@ def mark_edits(source: str, output: str, target: str, *, ended: bool = True) -> 
     last = None
     if ended:
         last = _end_edit(_end(source), _end(output), output, base_language(target))
-    dots = _dots(source, output, len(output) if last is None else last.span[0])
-    return [*dots, *([] if last is None else [last])]
+    end = len(output) if last is None else last.span[0]
+    inside = [*_dots(source, output, end), *_dashes(source, output, end, target)]
+    inside.sort(key=lambda edit: edit.span)
+    return [*inside, *([] if last is None else [last])]
 
 
 def certain(output: str) -> str:
     """The beginning of a translation that still grows, without marks that an edit may change."""
-    return output.rstrip(_MARKS + _CLOSING)
+    return output.rstrip(_MARKS + _CLOSING + "-–—")
 
 
 def _dots(source: str, output: str, end: int) -> Iterator[Edit]:
@@ -65,6 +69,17 @@ def _dots(source: str, output: str, end: int) -> Iterator[Edit]:
     for number, found in enumerate(_DOTS.finditer(output, 0, end) if forms else ()):
         if found[0] not in _ELLIPSES:
             yield Edit(found.span(), forms[min(number, len(forms) - 1)])
+
+
+def _dashes(source: str, output: str, end: int, target: str) -> Iterator[Edit]:
+    """Dashes before `end`, written as in the source, by their order, and in German short."""
+    forms = [] if " - " in source else _GIVEN_DASH.findall(source)
+    for number, found in enumerate(_DASH.finditer(output, 0, end) if forms else ()):
+        form = forms[min(number, len(forms) - 1)]
+        if form == "--" or base_language(target) == "de":
+            form = "–"
+        if found[0] != form:
+            yield Edit(found.span(), form)
 
 
 def _end_edit(given: _End, found: _End, output: str, target: str) -> Edit | None:

@@ -80,6 +80,7 @@ def test_news_have_all_that_is_certain() -> None:
         ("Ich sagte: Nein!!!", 'I said: "No!" '),
         ("Na ja ... gut,", "Well.. all right."),
         ("Bald,", "Soon"),
+        ("Er kam—aber spät.", "He came - but -- late.."),
     ],
 )
 def test_marks_that_may_change_are_told_at_the_end(source: str, output: str) -> None:

@@ -27,6 +27,9 @@ from serving.text.placing.placement import Translated
         ("No!!!", "Non.", "fr", "Non\u00a0!!!"),
         ("Non !!!", "No!", "en", "No!!!"),
         ("No!!!", "¡No!", "es", "¡No!!!"),
+        ("one problem—money", "un problème - argent", "fr", "un problème — argent"),
+        ("It -- the dog -- ran", "Es – der Hund -- lief", "de", "Es – der Hund – lief"),
+        ("Der Hund – er", "The dog - he", "en", "The dog – he"),
         ("Kaffee, Tee usw.?!", "Coffee, tea, etc.?", "en", "Coffee, tea, etc.?!"),
     ],
 )
@@ -46,6 +49,8 @@ def test_runs_and_lost_marks_are_written_as_in_the_source(
         ("Kaffee, Tee usw.,", "Coffee, tea etc.,", "en"),
         ("Er rief: „Nein!!!“", "He shouted no!", "en"),
         ("Ein Wort", "A word.", "en"),
+        ("A - b—c", "A - b - c", "de"),
+        ("Ein Wort – zwei", "One word, a well-known one", "en"),
         ("Nein!!!", "...", "en"),
     ],
 )
