@@ -38,7 +38,7 @@ from serving.text.placing.placement import (
     place,
     render,
 )
-from serving.text.placing.reading import reading_edits
+from serving.text.placing.reading import reading_edits, spelt_as_read
 from serving.text.splitting.sentences import (
     divided,
     has_words,
@@ -113,8 +113,10 @@ class Document:
         self._languages = (language, target)
         others = (passage.text for passage in self._passages if not passage.text.isascii())
         find = None
-        if spells and any(unspelt(text, spells) for text in others):
-            find = functools.partial(unspelt, spells=spells)
+        if spells:
+            spells = spelt_as_read(spells, language, target)
+            if any(unspelt(text, spells) for text in others):
+                find = functools.partial(unspelt, spells=spells)
         joins = conjunction(language, target) if SIGN.search(self._source) else None
         if find or joins:
             self._parts = read_parts(

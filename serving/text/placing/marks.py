@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from serving.text.edits import Edit
 from serving.text.languages import base_language
+from serving.text.placing.quotations import quotation_edits
 
 _LANGUAGES = frozenset({"de", "en", "es", "fr"})
 """Languages for which this was measured; all have the same marks."""
@@ -48,11 +49,15 @@ def are_alike(source: str, target: str) -> bool:
 def mark_edits(source: str, output: str, target: str, *, ended: bool = True) -> list[Edit]:
     """Edits that give a translation into `target` the marks of its source, in order. If it has
     not `ended`, those at its end are left."""
-    last = None
+    language, last = base_language(target), None
     if ended:
-        last = _end_edit(_end(source), _end(output), output, base_language(target))
-    end = len(output) if last is None else last.span[0]
-    inside = [*_dots(source, output, end), *_dashes(source, output, end, target)]
+        last = _end_edit(_end(source), _end(output), output, language)
+    body = output if last is None else output[: last.span[0]]
+    inside = [
+        *_dots(source, body),
+        *_dashes(source, body, language),
+        *quotation_edits(source, body, language),
+    ]
     inside.sort(key=lambda edit: edit.span)
     return [*inside, *([] if last is None else [last])]
 
@@ -62,21 +67,21 @@ def certain(output: str) -> str:
     return output.rstrip(_MARKS + _CLOSING + "-–—")
 
 
-def _dots(source: str, output: str, end: int) -> Iterator[Edit]:
-    """Dots in a row before `end`, written as in the source. Only what comes before them decides on
+def _dots(source: str, output: str) -> Iterator[Edit]:
+    """Dots in a row, written as in the source. Only what comes before them decides on
     them, because the translation may be streamed."""
     forms = _DOTS.findall(source)
-    for number, found in enumerate(_DOTS.finditer(output, 0, end) if forms else ()):
+    for number, found in enumerate(_DOTS.finditer(output) if forms else ()):
         if found[0] not in _ELLIPSES:
             yield Edit(found.span(), forms[min(number, len(forms) - 1)])
 
 
-def _dashes(source: str, output: str, end: int, target: str) -> Iterator[Edit]:
-    """Dashes before `end`, written as in the source, by their order, and in German short."""
+def _dashes(source: str, output: str, target: str) -> Iterator[Edit]:
+    """Dashes, written as in the source, by their order, and in German short."""
     forms = [] if " - " in source else _GIVEN_DASH.findall(source)
-    for number, found in enumerate(_DASH.finditer(output, 0, end) if forms else ()):
+    for number, found in enumerate(_DASH.finditer(output) if forms else ()):
         form = forms[min(number, len(forms) - 1)]
-        if form == "--" or base_language(target) == "de":
+        if form == "--" or target == "de":
             form = "–"
         if found[0] != form:
             yield Edit(found.span(), form)

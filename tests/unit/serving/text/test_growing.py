@@ -80,6 +80,7 @@ def test_news_have_all_that_is_certain() -> None:
         ("Ich sagte: Nein!!!", 'I said: "No!" '),
         ("Na ja ... gut,", "Well.. all right."),
         ("Bald,", "Soon"),
+        ('"Komm," rief er, "Tom!"', '" Come" he called, " Tom".'),
         ("Er kam—aber spät.", "He came - but -- late.."),
     ],
 )

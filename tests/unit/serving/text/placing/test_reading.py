@@ -29,6 +29,23 @@ def test_dashes_are_read_with_blanks(written: str, read: str) -> None:
     assert edited(written, reading_edits(written, "es", "en")) == read
 
 
+@pytest.mark.parametrize(
+    ("written", "language", "read"),
+    [
+        ("«Das ist gut», sagte er.", "de", '"Das ist gut", sagte er.'),
+        ("Wählen Sie ‚Ja‘ oder ‚Nein‘.", "de", 'Wählen Sie "Ja" oder "Nein".'),  # noqa: RUF001
+        ("»Wo bist du?«, fragte sie.", "de", "»Wo bist du?«, fragte sie."),
+        ("„Er rief: ‚Nein!‘“", "de", "„Er rief: 'Nein!'“"),  # noqa: RUF001
+        ("Hans‘ Hund, gibt‘s", "de", "Hans‘ Hund, gibt‘s"),  # noqa: RUF001
+        ("Le mot « chat » est court.", "fr", "Le mot «chat» est court."),
+        ("« — Oui », dit-il.", "fr", "« – Oui», dit-il."),
+        ("La palabra «gato» es corta.", "es", "La palabra «gato» es corta."),
+    ],
+)
+def test_rare_quotation_marks_are_read_as_others(written: str, language: str, read: str) -> None:
+    assert edited(written, reading_edits(written, language, "en")) == read
+
+
 def divided(source: str, target: str = "de", longest: int = 100) -> Document:
     document = Document(source, "text")
     document.divide("en", lambda text: len(text) <= longest, target=target)
@@ -70,3 +87,9 @@ def test_a_sentence_that_would_become_too_long_is_read_as_it_is_written() -> Non
 
 def test_sentences_of_other_languages_are_read_as_they_are_written() -> None:
     assert divided("One dog—two cats.", target="ja").sentences == ["One dog—two cats."]
+
+
+def test_a_mark_that_is_read_as_another_need_not_be_spelt() -> None:
+    document = Document("Das Wort ‚Haus‘ ist kurz.", "text")  # noqa: RUF001
+    document.divide("de", lambda _: True, target="en", spells=lambda text: "‚" not in text)  # noqa: RUF001
+    assert document.sentences == ['Das Wort "Haus" ist kurz.']
