@@ -57,7 +57,7 @@ class Kept(NamedTuple):
     given: Span
     """Where it stands in the sentence as it was given."""
     mask: Span
-    """Where its mask stands in the sentence as it is read."""
+    """Where its mask stands in the sentence."""
     written: str
     """What a translation has in its place: its mask, or `and` for `&`."""
 
@@ -207,14 +207,14 @@ class Document:
         return "".join([*parts, passage.text[begin:end]])
 
     def with_kept(self, number: int) -> tuple[str, list[Kept]]:
-        """A sentence as it is read, but with its kept objects in place of their masks, and these
-        objects in order. Those that are read as they are given are none."""
-        passage, (first, _) = self._places[number]
+        """A sentence as it is written, in ordinary case, with its kept objects in place of their
+        masks, and these objects in order. Those that are read as they are given are none."""
+        passage, (first, last) = self._places[number]
         sentence, parts, kept = self.sentences[number], list[str](), list[Kept]()
+        sentence = edited(sentence, undone(passage.text[first:last], self._readings[number]))
         done = length = 0
         for thing in self._things(number):
-            place = thing.begin - first, thing.end - first
-            begin, end = moved_span(place, self._readings[number])
+            begin, end = thing.begin - first, thing.end - first
             if passage.text[thing.begin : thing.end] == thing.opening:
                 continue
             parts += [sentence[done:begin], thing.opening]
@@ -224,6 +224,10 @@ class Document:
             kept.append(Kept(given, (begin, end), written))
             done, length = end, given[1]
         return "".join([*parts, sentence[done:]]), kept
+
+    def as_read(self, number: int, span: Span) -> Span:
+        """Where a part of a sentence as it is written is in the sentence as it is read."""
+        return moved_span(span, self._readings[number])
 
     def take(self, number: int, translation: str) -> str | None:
         """Accept an existing translation of `as_given`; returns it with masks in place of the kept

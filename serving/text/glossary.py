@@ -142,18 +142,19 @@ def terms_of(glossary: Sequence[TermIndex], document: Document, number: int) -> 
         touched = [thing for thing in kept if thing.given[0] < end and begin < thing.given[1]]
         if any(thing.given[0] < begin or end < thing.given[1] for thing in touched):
             continue
-        first, last = _as_read(begin, kept), _as_read(end, kept)
+        first, last = _with_masks(begin, kept), _with_masks(end, kept)
         target = match.target
         for thing in touched:
             word = text[slice(*thing.given)]
             last = last if word in target else first
             target = target.replace(word, thing.written, 1)
-        found.append(replace(match, span=(first, last), target=target))
+        span = document.as_read(number, (first, last))
+        found.append(replace(match, span=span, target=target))
     return tuple(found)
 
 
-def _as_read(place: int, kept: Sequence[Kept]) -> int:
-    """Where a place outside all kept objects is in the sentence as it is read."""
+def _with_masks(place: int, kept: Sequence[Kept]) -> int:
+    """Where a place outside all kept objects is in the sentence with their masks."""
     before = [thing for thing in kept if thing.given[1] <= place]
     return place - before[-1].given[1] + before[-1].mask[1] if before else place
 

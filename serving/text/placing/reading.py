@@ -1,5 +1,5 @@
-"""How a sentence is read where models misread it as it is written: dashes without blanks, and rare
-quotation marks."""
+"""How a sentence is read where models misread it as it is written: dashes without blanks, rare
+quotation marks, and abbreviations."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import re
 from serving.text.edits import Edit
 from serving.text.kept.spelling import Spells
 from serving.text.languages import base_language
+from serving.text.placing.abbreviations import abbreviation_edits
 from serving.text.placing.marks import are_alike
 
 _BLANK = "[ \u00a0\u202f]"
@@ -40,6 +41,7 @@ def reading_edits(sentence: str, source: str, target: str) -> list[Edit]:
     found = [Edit(dash.span(), " – ") for dash in _DASH.finditer(sentence) if dash[0] != " – "]
     found += [Edit(dash.span(), "") for dash in _CLOSING_DASH.finditer(sentence)]
     language = base_language(source)
+    found += abbreviation_edits(sentence, language)
     if language == "fr":
         found += [Edit(mark.span(), mark[0].strip()) for mark in _FRENCH.finditer(sentence)]
     if language == "de":

@@ -81,6 +81,12 @@ def test_terms_are_found_in_the_sentence_as_it_is_read() -> None:
     assert document.sentences[0][slice(*term.span)] == "cats"
 
 
+def test_an_abbreviation_may_be_a_term() -> None:
+    document = divided("My {name} weighs 5 lbs today.")
+    (term,) = terms_of([TermIndex([("lbs", "Pfd.")], "en", "de")], document, 0)
+    assert document.sentences[0][slice(*term.span)] == "pounds"
+
+
 def test_a_sentence_that_would_become_too_long_is_read_as_it_is_written() -> None:
     assert divided("One dog—two cats.", longest=18).sentences == ["One dog—two cats."]
 
