@@ -151,16 +151,18 @@ class Document:
                 if capitals:
                     inside = [(b - begin, e - begin) for b, e in kept if begin <= b < end]
                     sentence = in_ordinary_case(sentence, language, inside)
-                reading = reading_edits(sentence, language, target)
-                if reading and fits(edited(sentence, reading)):
-                    sentence = edited(sentence, reading)
-                else:
-                    reading = []
-                self._readings.append(reading)
                 passage.sentences.append((begin, end))
-                self.sentences.append(sentence)
+                self._add(sentence, fits)
                 self._in_capitals.append(capitals)
                 self._places.append((passage, (begin, end)))
+
+    def _add(self, sentence: str, fits: Callable[[str], bool]) -> None:
+        """Add a sentence as models read it best, or as it is written if it would be too long."""
+        reading = reading_edits(sentence, *self._languages)
+        if reading and not fits(edited(sentence, reading)):
+            reading = []
+        self._readings.append(reading)
+        self.sentences.append(edited(sentence, reading))
 
     @property
     def _passages(self) -> Iterator[Passage]:
