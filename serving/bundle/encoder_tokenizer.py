@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from serving.errors import BundleError, RequestError, TooLongError
 
 if TYPE_CHECKING:
-    from tokenizers import Encoding
+    from tokenizers import Encoding, Tokenizer
 
 
 class EncodedText(NamedTuple):
@@ -82,7 +82,7 @@ class EncoderTokenizer:
         return EncodedText(whole, (0,) * len(whole))
 
     def _plain(self, text: str) -> Encoding:
-        return self._tokenizer.encode(text, add_special_tokens=False)
+        return encoding_of(self._tokenizer, text)
 
     def _refuse(self, length: int) -> None:
         raise TooLongError(
@@ -90,6 +90,13 @@ class EncoderTokenizer:
             f"{length}; shorten it, or have its end cut off with truncate",
             parameter="input",
         )
+
+
+def encoding_of(tokenizer: Tokenizer, text: str) -> Encoding:
+    """The encoding of one text, without the special ids that the file adds. The library's `encode`
+    would stop all threads of Python while it reads; only `encode_batch` lets them run."""
+    [found] = tokenizer.encode_batch([text], add_special_tokens=False)
+    return found
 
 
 def _shortened(lengths: Sequence[int], room: int) -> tuple[int, int]:

@@ -13,6 +13,7 @@ from typing import Any
 
 from tokenizers import Tokenizer as FastTokenizer
 
+from serving.bundle.encoder_tokenizer import encoding_of
 from serving.search.ids import SpecialIds
 
 _SPACE = "\u2581"
@@ -73,7 +74,7 @@ class FastVocabulary:
     def encode(self, text: str) -> list[int]:
         """Token ids of one text. A special token that the text spells out is treated as ordinary
         text."""
-        return list(self._tokenizer.encode(text, add_special_tokens=False).ids)
+        return list(encoding_of(self._tokenizer, text).ids)
 
     def encode_batch(self, texts: list[str]) -> list[list[int]]:
         """Ids of many texts."""
@@ -82,7 +83,7 @@ class FastVocabulary:
 
     def encode_marked(self, text: str) -> list[int]:
         """Token ids of a text whose special tokens are written out."""
-        return list(self._marked.encode(text, add_special_tokens=False).ids)
+        return list(encoding_of(self._marked, text).ids)
 
     def decode(self, ids: list[int]) -> str:
         """Text of the given ids. Control pieces are dropped; each run of bytes that is not a
@@ -97,7 +98,7 @@ class FastVocabulary:
     def spans(self, text: str) -> list[tuple[int, int]]:
         """Begin and end of each id in a text, in characters; ids that share a character all get its
         span."""
-        return list(self._tokenizer.encode(text, add_special_tokens=False).offsets)
+        return list(encoding_of(self._tokenizer, text).offsets)
 
     def decoded_spans(self, ids: list[int]) -> list[tuple[int, int]]:
         """Begin and end of each id in the text of `decode`; if several ids share a character, the

@@ -11,6 +11,7 @@ from export.importing.encoders.tokenizer import read_tokenizer
 from serving.bundle.encoder_tokenizer import EncoderTokenizer
 from serving.errors import BundleError, RequestError, TooLongError
 from tests.toy.encoders import PIECES
+from tests.toy.turns import turns_beside
 
 LONG, SHORT = "the cat sat on the big red mat and the dog", "a bird flew"
 
@@ -37,6 +38,11 @@ def test_what_is_too_long_is_cut_as_transformers_cuts_it(
     found = load(folder, length).encode(LONG, pair, truncate=True)
     assert list(found.ids) == wanted["input_ids"]
     assert list(found.segments) == wanted["token_type_ids"]
+
+
+def test_other_threads_run_while_a_long_text_is_read(folder: Path) -> None:
+    tokenizer = load(folder, 8)
+    assert turns_beside(lambda: tokenizer.encode("a bird flew " * 20_000, truncate=True)) > 20
 
 
 def test_nothing_is_cut_unasked(folder: Path) -> None:

@@ -16,6 +16,7 @@ from serving.bundle.fast_vocabulary import FastVocabulary
 from serving.search.ids import SpecialIds
 from serving.text.stream import TextStream
 from tests.toy.language_checkpoints import END, ROWS, START, VOCABULARY, write_tokenizer
+from tests.toy.turns import turns_beside
 
 IDS = SpecialIds(pad=0, unk=0, bos=0, eos=2)
 TEXTS = [
@@ -54,6 +55,13 @@ def test_no_text_reaches_a_special_token(vocabulary: FastVocabulary) -> None:
     assert vocabulary.decode(vocabulary.encode_marked(text)) == "xy"
     assert (vocabulary.control_id(START), vocabulary.control_id("the")) == (1, None)
     assert vocabulary.special_tokens == ["<|end|>", START, END]
+
+
+@pytest.mark.parametrize("name", ["encode", "encode_marked", "spans"])
+def test_other_threads_run_while_a_long_text_is_read(vocabulary: FastVocabulary, name: str) -> None:
+    read = getattr(vocabulary, name)
+    read("a")  # the first call may load something
+    assert turns_beside(lambda: read("w" * 200_000)) > 20
 
 
 def test_each_id_has_a_written_form_of_its_own(vocabulary: FastVocabulary) -> None:
