@@ -17,6 +17,7 @@ import uvicorn
 from huggingface_hub import InferenceClient
 from starlette.testclient import TestClient
 
+from macaron import Client
 from serving.bundle.encoder_tokenizer import EncodedText
 from serving.bundle.folder import read_manifest, write_manifest
 from serving.encoding.presets import load_reader
@@ -319,6 +320,13 @@ def test_hugging_faces_client_works_unmodified(
     likeliest: Any = own.text_classification(PAIR[0], model=f"{url}/predict")
     label, probability = classifier.classify([PAIR[0]])[0][0]
     assert (likeliest.label, likeliest.score) == (label, pytest.approx(probability))
+
+
+def test_the_projects_client_needs_no_name_of_a_model(url: str, embedder: Embedder) -> None:
+    with Client(url) as own:
+        found = own.embed(LINES[:3])
+    assert found.model == "tiny-embedder"
+    np.testing.assert_array_equal(np.array(found.vectors, np.float32), embedder.embed(LINES[:3]))
 
 
 def test_teis_rerank(client: TestClient, bundles: Path) -> None:

@@ -267,8 +267,8 @@ class ChatChunk(Wire):
 class EmbeddingRequest(Wire):
     """Texts to embed."""
 
-    model: str
-    """Name of an encoder; `/v1/models` lists them."""
+    model: str | None = None
+    """Name of an encoder; `/v1/models` lists them. The default is the first one."""
     input: (
         str
         | Annotated[list[str], Field(min_length=1)]
