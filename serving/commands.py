@@ -286,13 +286,13 @@ def generate(options: argparse.Namespace) -> int:
     """Continue each line of stdin: the line itself, then what follows it."""
     # Imported here, so that the other verbs start sooner.
     from serving.generation.generator import Generator
-    from serving.search.sampling_options import parse_generation_options
+    from serving.search.sampling_options import over_defaults, parse_generation_options
 
     generator = Generator(options.bundle, threads=_threads(options))
-    values = generator.manifest.search | _assignments(options.option)
+    given = _assignments(options.option)
     if options.seed is not None:
-        values["seed"] = options.seed
-    search = parse_generation_options(values)
+        given["seed"] = options.seed
+    search = parse_generation_options(over_defaults(given, generator.manifest.search))
     lines = _read_lines()
     progress = ProgressLine(len(lines), "prompts")
     try:

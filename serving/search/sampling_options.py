@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -226,6 +227,23 @@ def parse_generation_options(values: dict[str, Any]) -> GenerationOptions:
     if "logit_bias" in values:
         values["logit_bias"] = _parse_bias(values["logit_bias"])
     return GenerationOptions(**values)
+
+
+def over_defaults(given: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
+    """Given options and the defaults of those that are not given, as plain data. Beams and options
+    of sampling exclude each other: of the two, those that are given stay."""
+    own: dict[str, Any] = {
+        field.name: field.default
+        for field in dataclasses.fields(GenerationOptions)
+        if field.name in _SAMPLING_ONLY
+    }
+    samples = any(given.get(name, value) not in (value, [], {}) for name, value in own.items())
+    left_out: Collection[str] = ()
+    if given.get("beam_size", 1) != 1:
+        left_out = _SAMPLING_ONLY
+    elif samples:
+        left_out = ("beam_size",)
+    return {name: defaults[name] for name in defaults if name not in left_out} | dict(given)
 
 
 def _parse_bias(given: Any) -> tuple[tuple[int, float], ...]:

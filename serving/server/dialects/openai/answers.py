@@ -20,7 +20,11 @@ from serving.errors import RequestError, ServingError, UnknownModelError
 from serving.generation.choices import Prompt, TokenScore
 from serving.generation.prompts import PromptProcessor
 from serving.generation.ticket import Delta, GenerationDone, GenerationTicket, PromptRead
-from serving.search.sampling_options import GenerationOptions, parse_generation_options
+from serving.search.sampling_options import (
+    GenerationOptions,
+    over_defaults,
+    parse_generation_options,
+)
 from serving.server.dialects.openai.wire import (
     ChatAnswerMessage,
     ChatChoice,
@@ -60,6 +64,8 @@ _WIRE_NAMES = {
     "num_logprobs": "logprobs",
 }
 """Names of options in the body that differ from ours."""
+_OF_THE_API = ("max_length", "num_hypotheses", "best_of", "num_logprobs")
+"""Options whose defaults are those of OpenAI's API, whatever the bundle says."""
 _OUR_NAMES = re.compile(r"\b(" + "|".join(_WIRE_NAMES) + r")\b")
 
 
@@ -360,12 +366,18 @@ def _unused(body: BaseModel) -> dict[str, Any]:
 
 
 def generation_options(
-    body: SamplingFields, own: Mapping[str, Any], prompts: int, settings: Settings
+    body: SamplingFields,
+    own: Mapping[str, Any],
+    defaults: Mapping[str, Any],
+    prompts: int,
+    settings: Settings,
 ) -> GenerationOptions:
-    """The generation options of a body, with the route's `own` options; raises RequestError, with
-    the names of the body, for a value that is not allowed."""
+    """The generation options of a body, with the route's `own` options and the bundle's defaults;
+    raises RequestError, with the names of the body, for a value that is not allowed."""
+    kept = {name: value for name, value in defaults.items() if name not in _OF_THE_API}
+    kept["min_length"] = min(kept.get("min_length", 0), own["max_length"])
     try:
-        options = parse_generation_options(_options_of(body, own))
+        options = parse_generation_options(over_defaults(_options_of(body, own), kept))
         check_generation(prompts, options, settings)
     except RequestError as error:
         raise in_wire_names(error) from error

@@ -85,7 +85,7 @@ class _OpenAIEndpoints:
 
         def choose(limit: TimeLimit) -> Chosen[Begun]:
             model = self._registry.choose_language_model(body.model)
-            requests = self._requests(body, prompts, limit.timeout_s)
+            requests = self._requests(model, body, prompts, limit.timeout_s)
 
             def submit() -> Begun:
                 try:
@@ -131,7 +131,7 @@ class _OpenAIEndpoints:
             or max(1, min(_LONGEST, longest - len(ids))),
             "num_logprobs": (body.top_logprobs or 0) if body.logprobs else None,
         }
-        options = generation_options(body, own, 1, self._settings)
+        options = generation_options(body, own, model.manifest.search, 1, self._settings)
         given = GenerationRequest(prompt=ids, options=options, timeout_s=limit.timeout_s)
         try:
             tickets = model.scheduler.submit_all([given], limit.max_wait_s, limit.held)
@@ -234,7 +234,11 @@ class _OpenAIEndpoints:
         )
 
     def _requests(
-        self, body: CompletionRequest, prompts: Sequence[Prompt], timeout_s: float
+        self,
+        model: ServedLanguageModel,
+        body: CompletionRequest,
+        prompts: Sequence[Prompt],
+        timeout_s: float,
     ) -> list[GenerationRequest]:
         """Scheduler requests, one for each prompt. Raises RequestError."""
         if body.suffix:
@@ -246,7 +250,8 @@ class _OpenAIEndpoints:
             "best_of": None if body.best_of == (body.n or 1) else body.best_of,
             "num_logprobs": body.logprobs,
         }
-        options = generation_options(body, own, len(prompts), self._settings)
+        defaults = model.manifest.search
+        options = generation_options(body, own, defaults, len(prompts), self._settings)
         score = bool(body.echo) and body.logprobs is not None
         return [
             GenerationRequest(

@@ -45,9 +45,10 @@ class SamplingFields(Wire):
     model: str
     """Name of a language model; `/v1/models` lists them."""
     temperature: float | None = None
-    """Divisor of the logits; 0 takes the most probable token; default 1."""
+    """Divisor of the logits; 0 takes the most probable token. The default of this and of the
+    options below that have none here is the bundle's (`/models`), usually 1."""
     top_p: float | None = None
-    """Draw from the most probable tokens whose probabilities add up to this; default 1."""
+    """Draw from the most probable tokens whose probabilities add up to this."""
     n: Whole | None = None
     """Number of outputs per prompt; default 1."""
     stop: str | list[str] | None = None

@@ -44,7 +44,7 @@ def test_prompts_of_every_form_are_a_list(prompt: object, prompts: object) -> No
 
 def test_options_have_our_names_and_all_of_top_k_is_none() -> None:
     body = CompletionRequest(model="m", top_k=-1, top_p=0.5, n=2)
-    options = generation_options(body, {"max_length": 7}, 1, Settings())
+    options = generation_options(body, {"max_length": 7}, {}, 1, Settings())
     assert (options.sampling_top_k, options.sampling_top_p) == (0, 0.5)
     assert (options.num_hypotheses, options.max_length) == (2, 7)
 

@@ -26,9 +26,7 @@ def test_many_messages_are_not_read_on_the_event_loop(messages: int, on_loop: bo
         found.append(asyncio._get_running_loop() is not None)
         raise RequestError("it is only looked where this is")
 
-    model = SimpleNamespace(
-        name="m", generator=SimpleNamespace(prompts=SimpleNamespace(encode_chat=encode))
-    )
+    model = SimpleNamespace(name="m", prompts=SimpleNamespace(encode_chat=encode))
     settings = Settings()
     backend: Any = SimpleNamespace(
         registry=SimpleNamespace(choose_language_model=lambda _: model),
