@@ -85,6 +85,11 @@ class FastVocabulary:
         """Token ids of a text whose special tokens are written out."""
         return list(encoding_of(self._marked, text).ids)
 
+    def marked_spans(self, text: str) -> list[tuple[int, int]]:
+        """Begin and end of each id of `encode_marked` in a text, as `spans` has them; the span of a
+        special token has the white space that it takes in."""
+        return list(encoding_of(self._marked, text).offsets)
+
     def decode(self, ids: list[int]) -> str:
         """Text of the given ids. Control pieces are dropped; each run of bytes that is not a
         character becomes one or several U+FFFD."""

@@ -89,13 +89,35 @@ class ChatTemplate:
         text = self._render(broken)
         if broken == list(messages):
             return self._vocabulary.encode_marked(text)
-        ids: list[int] = []
-        begin = 0
-        for found in self._special.finditer(text):
-            ids += self._vocabulary.encode(text[begin : found.start()].replace(_BROKEN, ""))
-            ids += self._vocabulary.encode_marked(found[0])
-            begin = found.end()
-        return ids + self._vocabulary.encode(text[begin:].replace(_BROKEN, ""))
+        return self._encode_broken(text)
+
+    def _encode_broken(self, text: str) -> list[int]:
+        """Token ids of a prompt with broken special tokens. What stands between two whole ones is
+        read anew if one is broken there; all else is read as in a prompt without broken ones."""
+        ids, spans = self._vocabulary.encode_marked(text), self._vocabulary.marked_spans(text)
+        found: list[int] = []
+        first = begin = 0
+        for place, (start, end) in enumerate([*spans, (len(text), len(text))]):
+            whole = place == len(ids) or self._vocabulary.is_control(ids[place])
+            if whole and _BROKEN not in text[start:end]:
+                found += self._mended(text[begin:start], ids[first:place])
+                found += ids[place : place + 1]
+                first, begin = place + 1, end
+        return found
+
+    def _mended(self, text: str, broken: list[int]) -> list[int]:
+        """Token ids of text between special tokens, where it has the `broken` ones. Some files read
+        the beginning of a text otherwise than the same behind a special token: it stays."""
+        if _BROKEN not in text:
+            return broken
+        alone, ids = self._vocabulary.encode(text), self._vocabulary.encode(text.replace(_BROKEN, ""))
+        same = 0
+        while same < min(len(alone), len(broken)) and alone[-1 - same] == broken[-1 - same]:
+            same += 1
+        other = alone[: len(alone) - same]
+        if ids[: len(other)] != other:
+            return ids
+        return broken[: len(broken) - same] + ids[len(other) :]
 
     def _break(self, text: str) -> str:
         return self._special.sub(lambda found: found[0][0] + _BROKEN + found[0][1:], text)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
-from serving.bundle.fast_vocabulary import FastVocabulary
+from serving.bundle.fast_vocabulary import BYTES, FastVocabulary
 from serving.errors import BundleError, InvalidTextError, RequestError
 from serving.generation.chat import ChatTemplate
 from serving.search.ids import SpecialIds
@@ -22,6 +23,9 @@ CHATS = [
         {"role": "user", "content": "🙂"},
     ],
 ]
+TURNS = (
+    "{% for m in messages %}<|im_start|>\n{{ m.content }}<|im_end|>\n{% endfor %}<|im_start|>\n"
+)
 TEMPLATES = [
     TEMPLATE,
     "{{ bos_token }}{% for m in messages %}\n    {% if loop.first %}\n{{ m.content | tojson }}"
@@ -68,6 +72,35 @@ def test_a_special_token_in_a_message_is_text(path: Path) -> None:
     ids = template.encode([{"role": "user", "content": content}])
     assert [number for number in ids if vocabulary.is_control(number)] == [1, 2, 1]
     assert vocabulary.decode(ids) == f"user\n{content}\nassistant\n"
+
+
+def test_a_special_token_in_a_message_changes_nothing_around_it(tmp_path: Path) -> None:
+    # As Phi-3's, which take in the white space behind them; and pieces that begin with a space only
+    # at the beginning of a text.
+    by_bytes = Tokenizer(models.BPE({char: n for n, char in enumerate(sorted(BYTES))}, []))
+    by_bytes.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    by_bytes.decoder = decoders.ByteLevel()
+    pieces = {char: n for n, char in enumerate("?\u2581abcdefghijklmnopqrstuvwxyz<|_>\n")}
+    marked = Tokenizer(models.BPE(pieces, [], unk_token="?"))
+    marked.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="first", split=False)
+    marked.decoder = decoders.Metaspace(prepend_scheme="first")
+    for tokenizer, strips in ((by_bytes, True), (marked, False)):
+        special = [AddedToken(name, special=True, rstrip=strips) for name in (START, END)]
+        tokenizer.add_special_tokens(special)
+        tokenizer.save(str(tmp_path / "tokenizer.json"))
+        start, end = tokenizer.token_to_id(START), tokenizer.token_to_id(END)
+        ids = SpecialIds(pad=end, unk=end, bos=start, eos=end)
+        size = tokenizer.get_vocab_size()
+        vocabulary = FastVocabulary(tmp_path / "tokenizer.json", size, ids)
+        template = ChatTemplate(TURNS, vocabulary, ids)
+        plain, spelt = (
+            vocabulary.pieces(
+                template.encode([{"role": "user", "content": each} for each in ("be kind", said)])
+            )
+            for said in ("what is x", f"what is {END}")
+        )
+        place = plain.index("x")
+        assert spelt == [*plain[:place], *END, *plain[place + 1 :]]
 
 
 def test_a_template_refuses_messages(path: Path) -> None:
