@@ -142,7 +142,9 @@ class PromptProcessor:
     def search(self, prompt: Sequence[int], options: GenerationOptions) -> Sentence:
         """The sentence with which a beam search continues a prompt."""
         first, *others = prompt
-        return Sentence((), options.search_options, others, start=first, ends=self.manifest.ends)
+        ends = self.manifest.ends
+        before = () if first in ends else (first,)
+        return Sentence((), options.search_options, others, start=first, before=before, ends=ends)
 
     def complete_search(self, prompt: list[int], finished: Finished) -> list[Generation]:
         """The outputs that a beam search has found. Raises the DecodingError that ended it."""

@@ -61,6 +61,8 @@ class Sentence:
     """Ids with which every hypothesis begins."""
     start: int = BOS_ID
     """The id that the decoder is given before the prefix."""
+    before: tuple[int, ...] = ()
+    """Ids before the prefix that count as used where repetitions are avoided."""
     ends: tuple[int, ...] = (EOS_ID,)
     """The ids that end a hypothesis. A given output ends with the first of them."""
     text: str | None = None
@@ -96,6 +98,7 @@ class Sentence:
             tuple(whole.source),
             whole.options,
             tuple(whole.target_prefix),
+            whole.before,
             whole.text,
             whole.constraints,
             whole.streamed,

@@ -101,7 +101,7 @@ class SentenceSearch:
         logits_KV[~live_K] = 0.0
         histories = [self.history(beam) if live_K[beam] else [] for beam in range(len(live_K))]
         for beam in live:
-            self._edit(logits_KV[beam], histories[beam])
+            self._edit(logits_KV[beam], [*self.sentence.before, *histories[beam]])
         log_probs_KV, constraints = log_softmax(logits_KV), self.sentence.constraints
         if constraints:
             for beam in live:

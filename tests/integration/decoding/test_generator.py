@@ -75,6 +75,16 @@ def test_without_a_seed_texts_differ(generator: Generator) -> None:
     assert len(texts) > 1
 
 
+@pytest.mark.parametrize("values", [{"temperature": 0}, {"beam_size": 8, "num_hypotheses": 8}])
+def test_the_first_id_of_a_prompt_is_not_repeated(
+    generator: Generator, values: dict[str, Any]
+) -> None:
+    options = GenerationOptions(max_length=1, no_repeat_ngram_size=1, **values)
+    ids = range(EOS_ID + 1, generator.manifest.sizes.vocab_size)
+    for first, outputs in zip(ids, generator.generate([[i] for i in ids], options), strict=True):
+        assert first not in [output.tokens[0].token_id for output in outputs]
+
+
 def test_best_of_returns_the_likeliest(generator: Generator) -> None:
     options = GenerationOptions(max_length=12, seed=5, num_hypotheses=6)
     every = generator.generate("a", options)[0]
