@@ -110,7 +110,10 @@ class ChatTemplate:
         the beginning of a text otherwise than the same behind a special token: it stays."""
         if _BROKEN not in text:
             return broken
-        alone, ids = self._vocabulary.encode(text), self._vocabulary.encode(text.replace(_BROKEN, ""))
+        alone, ids = (
+            self._vocabulary.encode(text),
+            self._vocabulary.encode(text.replace(_BROKEN, "")),
+        )
         same = 0
         while same < min(len(alone), len(broken)) and alone[-1 - same] == broken[-1 - same]:
             same += 1

@@ -221,6 +221,7 @@ class Generator:
 def _several(prompts: Prompt | Sequence[Prompt]) -> list[Prompt]:
     """Prompts as a list; a text or a sequence of token ids is one prompt."""
     found = listed(cast("str | Sequence[Prompt]", prompts), "prompts")
-    if found and isinstance(found[0], SupportsIndex):
+    # The rows of an array can be indices, too, if they have one item.
+    if found and isinstance(found[0], SupportsIndex) and not getattr(found[0], "shape", ()):
         return [cast("Sequence[int]", found)]
     return [*found]

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import dataclasses
+import operator
 import os
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -81,10 +82,10 @@ class GenerationOptions:
     no_repeat_ngram_size: int = 0
     """Size of the n-grams that must not occur twice in prompt and output; 0 turns it off."""
     logit_bias: tuple[tuple[int, float], ...] = ()
-    """Pairs of a token id and a value that is added to its logit; -100 and below forbids the
-    token."""
+    """Pairs of a token id and a value that is added to its logit, or a dictionary of them; -100
+    forbids the token."""
     stop: tuple[str, ...] = ()
-    """Texts at which the output ends; it does not contain them."""
+    """Texts at which the output ends, or one text; it does not contain them."""
     seed: int | None = None
     """Seed of the random numbers: the same seed gives the same text in any batch. None draws a new
     seed."""
@@ -100,6 +101,8 @@ class GenerationOptions:
     """Exponent of the length normalisation of beam search; sampling ignores it."""
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "stop", _stop_texts(self.stop))
+        object.__setattr__(self, "logit_bias", _biases(self.logit_bias))
         for name, (low, high) in RANGES.items():
             value: Any = getattr(self, name)
             if value is None and name in ("seed", "best_of"):
@@ -130,9 +133,10 @@ class GenerationOptions:
         return int.from_bytes(os.urandom(8)) if self.seed is None else self.seed
 
     def _check_lists(self) -> None:
-        if not isinstance(self.stop, tuple) or len(self.stop) > MAX_STOPS:
+        if len(self.stop) > MAX_STOPS:
             raise InvalidOptionError(
-                f"stop must be a tuple of at most {MAX_STOPS} strings", parameter="stop"
+                f"stop must hold at most {MAX_STOPS} strings, got {len(self.stop)}",
+                parameter="stop",
             )
         for text in self.stop:
             if not isinstance(text, str) or not 1 <= len(text) <= MAX_STOP_CHARS:
@@ -214,18 +218,11 @@ class GenerationOptions:
 
 
 def parse_generation_options(values: dict[str, Any]) -> GenerationOptions:
-    """Options from plain data; lists stand for tuples, an object for `logit_bias`.
+    """Options from plain data.
 
     Raises InvalidOptionError for an unknown name (with the nearest one) or a value out of range.
     """
     check_names(values, GenerationOptions)
-    values = dict(values)
-    if isinstance(values.get("stop"), str):
-        values["stop"] = (values["stop"],)
-    elif isinstance(values.get("stop"), list):
-        values["stop"] = tuple(values["stop"])
-    if "logit_bias" in values:
-        values["logit_bias"] = _parse_bias(values["logit_bias"])
     return GenerationOptions(**values)
 
 
@@ -246,21 +243,43 @@ def over_defaults(given: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict
     return {name: defaults[name] for name in defaults if name not in left_out} | dict(given)
 
 
-def _parse_bias(given: Any) -> tuple[tuple[int, float], ...]:
-    """Pairs of token id and bias, from pairs or from an object whose keys are ids in decimals.
+def _stop_texts(given: Any) -> tuple[str, ...]:
+    """Texts at which an output ends, from one or several. Raises InvalidOptionError for anything
+    else."""
+    if isinstance(given, str):
+        return (given,)
+    if not isinstance(given, list | tuple):
+        raise InvalidOptionError(
+            f"stop must be a text or a list of texts, got {given!r:.60}", parameter="stop"
+        )
+    return tuple(given)
 
-    Raises InvalidOptionError for anything else.
+
+def _biases(given: Any) -> tuple[tuple[int, float], ...]:
+    """Pairs of token id and bias, from pairs or from a mapping, whose keys may be ids in decimals.
+
+    Raises InvalidOptionError for anything else, and for two biases of one token.
     """
-    pairs = given.items() if isinstance(given, dict) else given
-    found = []
+    pairs = given.items() if isinstance(given, Mapping) else given
+    found: dict[int, float] = {}
+    twice: int | None = None
     try:
         for token, bias in pairs:
-            if isinstance(token, str) and str(int(token)) != token:
+            if isinstance(token, bool) or isinstance(bias, bool | str):
+                raise TypeError(token)
+            number = int(token) if isinstance(token, str) else operator.index(token)
+            if isinstance(token, str) and str(number) != token:
                 raise ValueError(token)
-            found.append((int(token), float(bias)))
-    except (TypeError, ValueError) as error:
+            twice = number if number in found else twice
+            found[number] = float(bias)
+    except (TypeError, ValueError, OverflowError) as error:
         raise InvalidOptionError(
             f"logit_bias must map token ids to numbers, got {given!r:.60}",
             parameter="logit_bias",
         ) from error
-    return tuple(found)
+    if twice is not None:
+        raise InvalidOptionError(
+            f"logit_bias must have one number for each token, got two for token {twice}",
+            parameter="logit_bias",
+        )
+    return tuple(found.items())

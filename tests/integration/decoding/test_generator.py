@@ -85,6 +85,14 @@ def test_the_first_id_of_a_prompt_is_not_repeated(
         assert first not in [output.tokens[0].token_id for output in outputs]
 
 
+def test_prompts_may_be_the_rows_of_an_array(generator: Generator) -> None:
+    options = GenerationOptions(max_length=4, temperature=0)
+    for rows in ([[5, 6], [7, 8]], [[5], [6]]):
+        found = generator.generate(np.array(rows), options)  # type: ignore[arg-type]
+        assert found == generator.generate(rows, options)
+    assert generator.generate(np.array([5, 6]), options) == generator.generate([5, 6], options)  # type: ignore[arg-type]
+
+
 def test_best_of_returns_the_likeliest(generator: Generator) -> None:
     options = GenerationOptions(max_length=12, seed=5, num_hypotheses=6)
     every = generator.generate("a", options)[0]
@@ -185,7 +193,12 @@ def test_scores_are_those_of_generation_and_of_training(
         ("a", {"logit_bias": {"x": 1}}, InvalidOptionError, "must map token ids to numbers"),
         ("a", {"logit_bias": {"5": 101}}, InvalidOptionError, "logit_bias must be in"),
         ("a", {"logit_bias": {"05": 1}}, InvalidOptionError, "must map token ids to numbers"),
-        ("a", {"logit_bias": [(1, 1)] * 1025}, InvalidOptionError, "at most 1024 entries"),
+        (
+            "a",
+            {"logit_bias": dict.fromkeys(range(1025), 1)},
+            InvalidOptionError,
+            "at most 1024 entries",
+        ),
         ("a", {"no_repeat_ngram_size": 1} | ENDLESS, InvalidOptionError, "no token that could"),
         ("a", {"temperature": -1}, InvalidOptionError, r"temperature must be a number in \[0"),
         ("a", {"seed": 1.5}, InvalidOptionError, "seed must be an integer"),
@@ -193,8 +206,8 @@ def test_scores_are_those_of_generation_and_of_training(
         ("a", {"beam_size": 2, "temperature": 2.0}, InvalidOptionError, "cannot be combined"),
         ("a", {"beam_size": 2, "num_hypotheses": 3}, InvalidOptionError, "at most beam_size = 2"),
         ("a", {"stop": [""]}, InvalidOptionError, "strings of 1 to 256 characters"),
-        ("a", {"stop": ["a"] * 17}, InvalidOptionError, "at most 16 strings"),
-        ("a", {"stop": 5}, InvalidOptionError, "stop must be"),
+        ("a", {"stop": ["a"] * 17}, InvalidOptionError, "at most 16 strings, got 17"),
+        ("a", {"stop": 5}, InvalidOptionError, "stop must be a text or a list of texts, got 5"),
         ("a", {"min_length": 9, "max_length": 8}, InvalidOptionError, "at most max_length = 8"),
         ("a", {"topk": 9}, InvalidOptionError, "unknown option 'topk'"),
     ],

@@ -61,7 +61,11 @@ def complete(http: TestClient, **body: Any) -> Any:
     ("model", "given", "means"),
     [
         ("greedy", {}, {"temperature": 0, "repetition_penalty": 1.3}),
-        ("greedy", {"stream": False, "n": 2}, {"temperature": 0, "repetition_penalty": 1.3, "n": 2}),
+        (
+            "greedy",
+            {"stream": False, "n": 2},
+            {"temperature": 0, "repetition_penalty": 1.3, "n": 2},
+        ),
         ("greedy", {"temperature": 2, "seed": 4}, {"temperature": 2, "repetition_penalty": 1.3}),
         ("greedy", {"beam_size": 2}, {"beam_size": 2, "repetition_penalty": 1.3}),
         ("beams", {}, {"beam_size": 3, "length_penalty": 0.5, "min_tokens": 6}),

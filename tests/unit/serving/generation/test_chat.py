@@ -23,9 +23,7 @@ CHATS = [
         {"role": "user", "content": "🙂"},
     ],
 ]
-TURNS = (
-    "{% for m in messages %}<|im_start|>\n{{ m.content }}<|im_end|>\n{% endfor %}<|im_start|>\n"
-)
+TURNS = "{% for m in messages %}<|im_start|>\n{{ m.content }}<|im_end|>\n{% endfor %}<|im_start|>\n"
 TEMPLATES = [
     TEMPLATE,
     "{{ bos_token }}{% for m in messages %}\n    {% if loop.first %}\n{{ m.content | tojson }}"
