@@ -85,7 +85,7 @@ class GenerationOptions:
     """Pairs of a token id and a value that is added to its logit, or a dictionary of them; -100
     forbids the token."""
     stop: tuple[str, ...] = ()
-    """Texts at which the output ends, or one text; it does not contain them."""
+    """Texts at which the output ends; it does not contain them."""
     seed: int | None = None
     """Seed of the random numbers: the same seed gives the same text in any batch. None draws a new
     seed."""
@@ -101,7 +101,6 @@ class GenerationOptions:
     """Exponent of the length normalisation of beam search; sampling ignores it."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "stop", _stop_texts(self.stop))
         object.__setattr__(self, "logit_bias", _biases(self.logit_bias))
         for name, (low, high) in RANGES.items():
             value: Any = getattr(self, name)
@@ -133,6 +132,11 @@ class GenerationOptions:
         return int.from_bytes(os.urandom(8)) if self.seed is None else self.seed
 
     def _check_lists(self) -> None:
+        if not isinstance(self.stop, tuple):
+            raise InvalidOptionError(
+                f"stop must be a tuple of at most {MAX_STOPS} strings, got {self.stop!r:.60}",
+                parameter="stop",
+            )
         if len(self.stop) > MAX_STOPS:
             raise InvalidOptionError(
                 f"stop must hold at most {MAX_STOPS} strings, got {len(self.stop)}",
@@ -218,11 +222,13 @@ class GenerationOptions:
 
 
 def parse_generation_options(values: dict[str, Any]) -> GenerationOptions:
-    """Options from plain data.
+    """Options from plain data; `stop` may be one text or a list.
 
     Raises InvalidOptionError for an unknown name (with the nearest one) or a value out of range.
     """
     check_names(values, GenerationOptions)
+    if "stop" in values:
+        values = values | {"stop": _stop_texts(values["stop"])}
     return GenerationOptions(**values)
 
 

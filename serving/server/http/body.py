@@ -295,24 +295,29 @@ def _too_large(max_bytes: int) -> TooLongError:
 
 def _described_error(errors: Sequence[Any]) -> RequestError:
     """Convert pydantic's errors into one error: the deepest counts. If a value may have several
-    types, several errors have that place."""
-    depth = max(len(_path(error)) for error in errors)
-    deepest = [error for error in errors if len(_path(error)) == depth]
-    first = deepest[0]
+    types, each has errors; those types count that fit the longest beginning of the value."""
+    fields = _fields(max(errors, key=lambda error: len(_path(error))))
+    firsts: dict[tuple[str, ...], Any] = {}
+    for error in errors:
+        if _fields(error) == fields:
+            firsts.setdefault(tuple(part for part in error["loc"] if isinstance(part, str)), error)
+    farthest = max(map(_numbers, firsts.values()))
+    wrong = [error for error in firsts.values() if _numbers(error) == farthest]
+    first = wrong[0]
     name = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in _path(first))
     name = name.removeprefix(".")
     if first["type"] == "missing":
         # Some clients compare these words for a missing field.
-        missing = f"Invalid request: missing {name} parameter" if depth == 1 else None
+        alone = len(_path(first)) == 1
+        missing = f"Invalid request: missing {name} parameter" if alone else None
         return RequestError(missing or f"{name} is missing", parameter=name)
-    same = [error for error in deepest if _fields(error) == _fields(first)]
-    if first["input"] == [] and any(error["type"] == "too_short" for error in same):
+    if first["input"] == [] and any(error["type"] == "too_short" for error in wrong):
         reason = f"{name} must have at least one item, got an empty list"
         return RequestError(reason, parameter=name)
     wanted = " or ".join(
         dict.fromkeys(
             _WANTED.get(error["type"]) or error["msg"].removeprefix("Input should be ")
-            for error in same
+            for error in wrong
         )
     )
     got = _kind(first["input"])
@@ -326,6 +331,11 @@ def _path(error: Mapping[str, Any]) -> list[str | int]:
 
 def _fields(error: Mapping[str, Any]) -> list[str]:
     return [part for part in _path(error) if isinstance(part, str)]
+
+
+def _numbers(error: Mapping[str, Any]) -> list[int]:
+    """Places in the lists on the path of an error."""
+    return [part for part in error["loc"] if isinstance(part, int)]
 
 
 def _kind(value: object) -> str:

@@ -8,7 +8,11 @@ import numpy as np
 import pytest
 
 from serving.errors import InvalidOptionError
-from serving.search.sampling_options import GenerationOptions, over_defaults
+from serving.search.sampling_options import (
+    GenerationOptions,
+    over_defaults,
+    parse_generation_options,
+)
 
 
 @pytest.mark.parametrize(
@@ -49,7 +53,7 @@ def test_a_token_has_one_bias(given: Any) -> None:
 def test_texts_at_which_an_output_ends_are_one_or_several() -> None:
     given: Any
     for given in ("ab", ["ab"], ("ab",)):
-        assert GenerationOptions(stop=given).stop == ("ab",)
+        assert parse_generation_options({"stop": given}).stop == ("ab",)
 
 
 def test_of_beams_and_sampling_the_given_ones_stay() -> None:
