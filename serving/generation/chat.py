@@ -82,9 +82,12 @@ class ChatTemplate:
         message early. Raises RequestError if the template refuses the messages, or if one contains
         text that no model can read.
         """
-        for message in messages:
+        for place, message in enumerate(messages):
             check_text(message["role"], "messages")
-            check_text(message["content"], "messages")
+            try:
+                check_text(message["content"], "messages")
+            except RequestError as error:
+                raise error.at(f"messages[{place}].content") from None
         broken = [{key: self._break(text) for key, text in each.items()} for each in messages]
         text = self._render(broken)
         if broken == list(messages):

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Protocol
 
-from serving.errors import TooLongError
+from serving.errors import RequestError, TooLongError
 from serving.generation.prompts import PromptProcessor
 from serving.generation.ticket import (
     Delta,
@@ -84,12 +84,12 @@ class GenerationScheduler(Scheduler[PromptTask, PromptRead | Delta, GenerationDo
         OverloadedError also if others would delay the end beyond `max_wait_s`. With `held`, they
         are not queued but added to it."""
         prepared: list[tuple[PromptTask, GenerationTicket, Demand]] = []
-        for request in requests:
-            ids, seed = self._prompts.encode(request.prompt), request.options.own_seed()
-            task = PromptTask(request, ids, seed)
-            self._prompts.check_options(request.options)
-            demand = prompt_demand(task, self._sizes)
-            self._check_size(task, demand)
+        for index, request in enumerate(requests):
+            try:
+                task, demand = self._prepared(request)
+            except RequestError as error:
+                error.index = index if error.parameter == "prompt" else None
+                raise
             prepared.append((task, GenerationTicket(request.timeout_s), demand))
         tickets = [ticket for _, ticket, _ in prepared]
         self._open.add(tickets)
@@ -99,6 +99,15 @@ class GenerationScheduler(Scheduler[PromptTask, PromptRead | Delta, GenerationDo
         for each in prepared:
             held.append(self._held(each[1], partial(self._put_one, *each)))
         return tickets
+
+    def _prepared(self, request: GenerationRequest) -> tuple[PromptTask, Demand]:
+        """The task of a request and its demand; raises RequestError."""
+        ids, seed = self._prompts.encode(request.prompt), request.options.own_seed()
+        task = PromptTask(request, ids, seed)
+        self._prompts.check_options(request.options)
+        demand = prompt_demand(task, self._sizes)
+        self._check_size(task, demand)
+        return task, demand
 
     def _put_one(self, task: PromptTask, ticket: GenerationTicket, demand: Demand) -> None:
         self._put([PromptWork(task, ticket, demand, self._observer)])

@@ -329,6 +329,14 @@ def test_the_projects_client_needs_no_name_of_a_model(url: str, embedder: Embedd
     np.testing.assert_array_equal(np.array(found.vectors, np.float32), embedder.embed(LINES[:3]))
 
 
+def test_no_cosine_passes_one(client: TestClient) -> None:
+    texts = [f"{line} {other}"[:40] for line in LINES for other in LINES[:4]]
+    for text in texts[:30]:
+        body = {"inputs": {"source_sentence": text, "sentences": [text]}}
+        [cosine] = ask(client, "/similarity", body)
+        assert 0.999 < cosine <= 1
+
+
 def test_teis_rerank(client: TestClient, bundles: Path) -> None:
     body = {"query": "the cat", "texts": LINES[:5], "model": "tiny-ranker", "return_text": True}
     logits = TextReader(bundles / "tiny-ranker").read([("the cat", line) for line in LINES[:5]])

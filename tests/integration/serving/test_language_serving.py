@@ -79,3 +79,40 @@ def test_what_a_body_leaves_out_is_the_bundles_default(
 ) -> None:
     wanted = complete(http, **(given | means))
     assert complete(http, model=model, **given) == wanted
+
+
+@pytest.mark.parametrize(
+    ("given", "message", "parameter"),
+    [
+        ({"logprobs": True, "top_logprobs": 63}, "top_logprobs must be at most", "top_logprobs"),
+        ({"max_completion_tokens": 2 * 10**6}, "max_completion_tokens must be", None),
+        ({"max_tokens": 2 * 10**6}, "max_tokens must be an integer", "max_tokens"),
+        ({"max_completion_tokens": 10**5}, "or lower max_completion_tokens", "messages"),
+        ({"max_tokens": 10**5}, "shorten the prompt or lower max_tokens", "messages"),
+    ],
+)
+def test_an_error_of_a_chat_names_the_field_that_was_sent(
+    http: TestClient, given: dict[str, Any], message: str, parameter: str | None
+) -> None:
+    body = {name: value for name, value in CHAT.items() if name != "max_tokens"}
+    error = http.post("/v1/chat/completions", json={**body, **given}).json()["error"]
+    assert message in error["message"]
+    assert error["param"] == (parameter or "max_completion_tokens")
+
+
+@pytest.mark.parametrize(
+    ("prompt", "message"),
+    [
+        (["a", "b\0"], "prompt[1]: text must be Unicode"),
+        ([[5], [10**6]], "prompt[1]: token ids must be in"),
+        (["a", "the " * 5000], "prompt[1]: prompt and output must have at most"),
+        (["b\0"], "text must be Unicode"),
+        ("b\0", "text must be Unicode"),
+    ],
+)
+def test_an_error_of_a_prompt_in_a_list_names_it(
+    http: TestClient, prompt: Any, message: str
+) -> None:
+    error = http.post("/v1/completions", json={**PROMPT, "prompt": prompt}).json()["error"]
+    assert error["message"].startswith(message)
+    assert error["param"] == "prompt"

@@ -66,7 +66,6 @@ _WIRE_NAMES = {
 """Names of options in the body that differ from ours."""
 _OF_THE_API = ("max_length", "num_hypotheses", "best_of", "num_logprobs")
 """Options whose defaults are those of OpenAI's API, whatever the bundle says."""
-_OUR_NAMES = re.compile(r"\b(" + "|".join(_WIRE_NAMES) + r")\b")
 
 
 class CompletionAnswer:
@@ -380,14 +379,22 @@ def generation_options(
         options = parse_generation_options(over_defaults(_options_of(body, own), kept))
         check_generation(prompts, options, settings)
     except RequestError as error:
-        raise in_wire_names(error) from error
+        raise in_wire_names(error, body) from error
     return options
 
 
-def in_wire_names(error: RequestError) -> RequestError:
+def in_wire_names(error: RequestError, body: SamplingFields) -> RequestError:
     """The same error with the option names of the body."""
-    message = _OUR_NAMES.sub(lambda match: _WIRE_NAMES[match[0]], str(error))
-    return type(error)(message, parameter=error.parameter).renamed(_WIRE_NAMES)
+    names = _WIRE_NAMES
+    if isinstance(body, ChatRequest):
+        older = body.max_completion_tokens is None and body.max_tokens is not None
+        most = "max_tokens" if older else "max_completion_tokens"
+        names = names | {"num_logprobs": "top_logprobs", "max_length": most, "max_tokens": most}
+    ours = r"\b(" + "|".join(names) + r")\b"
+    message = re.sub(ours, lambda match: names[match[0]], str(error))
+    named = type(error)(message, parameter=error.parameter).renamed(names)
+    named.index = error.index
+    return named
 
 
 def _options_of(body: SamplingFields, own: Mapping[str, Any]) -> dict[str, Any]:

@@ -91,7 +91,8 @@ class _OpenAIEndpoints:
                 try:
                     tickets = model.scheduler.submit_all(requests, limit.max_wait_s, limit.held)
                 except RequestError as error:
-                    raise in_wire_names(error) from error
+                    named = in_wire_names(error, body)
+                    raise (named.within("prompt") if len(prompts) > 1 else named) from error
                 outputs = requests[0].options.num_hypotheses
                 return CompletionAnswer(body, model.prompts, outputs), tickets
 
@@ -136,7 +137,7 @@ class _OpenAIEndpoints:
         try:
             tickets = model.scheduler.submit_all([given], limit.max_wait_s, limit.held)
         except RequestError as error:
-            raise in_wire_names(error).renamed({"prompt": "messages"}) from error
+            raise in_wire_names(error, body).renamed({"prompt": "messages"}) from error
         return ChatAnswer(body, options.num_hypotheses), tickets
 
     async def _answered(

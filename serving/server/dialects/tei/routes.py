@@ -93,7 +93,8 @@ class _TeiEndpoints:
             prompt_name=given.prompt_name,
         )
         source_1D, *others = np.split(of_length_one(read.found_BW), [1])
-        return json_response(Similarities((others[0] @ source_1D[0]).tolist()))
+        cosines_B = np.clip(others[0] @ source_1D[0], -1.0, 1.0)  # rounding may pass the bounds
+        return json_response(Similarities(cosines_B.tolist()))
 
     async def rerank(self, request: Request, context: RequestContext) -> Response:
         """Rank texts by how well they answer a query."""

@@ -50,7 +50,8 @@ def test_options_have_our_names_and_all_of_top_k_is_none() -> None:
 
 
 def test_an_error_of_an_option_names_it_as_the_body_does() -> None:
-    error = in_wire_names(RequestError("max_length is bad", parameter="max_length"))
+    ours = RequestError("max_length is bad", parameter="max_length")
+    error = in_wire_names(ours, CompletionRequest(model="m"))
     assert (str(error), error.parameter) == ("max_tokens is bad", "max_tokens")
 
 
