@@ -197,6 +197,7 @@ def check_names(values: Iterable[str], options: type[Any]) -> None:
     known = [field.name for field in dataclasses.fields(options)]
     for name in values:
         if name not in known:
-            near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+            near = [whole for whole in known if whole.endswith(f"_{name}")]
+            near = near or difflib.get_close_matches(name, known, n=1, cutoff=0.5)
             hint = f"; did you mean {near[0]!r}?" if near else f"; there are {sorted(known)}"
             raise InvalidOptionError(f"unknown option {name!r}{hint}", parameter=name)

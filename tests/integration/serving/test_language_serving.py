@@ -87,6 +87,9 @@ def test_what_a_body_leaves_out_is_the_bundles_default(
         ({"logprobs": True, "top_logprobs": 63}, "top_logprobs must be at most", "top_logprobs"),
         ({"max_completion_tokens": 2 * 10**6}, "max_completion_tokens must be", None),
         ({"max_tokens": 2 * 10**6}, "max_tokens must be an integer", "max_tokens"),
+        ({"functions": [{"name": "f"}]}, "functions must be null or empty", "functions"),
+        ({"tool_choice": "required"}, "tool_choice must be null, 'none'", "tool_choice"),
+        ({"messages": [{"role": "user"}]}, "messages[0].content is missing", "messages"),
         ({"max_completion_tokens": 10**5}, "or lower max_completion_tokens", "messages"),
         ({"max_tokens": 10**5}, "shorten the prompt or lower max_tokens", "messages"),
     ],
@@ -116,3 +119,11 @@ def test_an_error_of_a_prompt_in_a_list_names_it(
     error = http.post("/v1/completions", json={**PROMPT, "prompt": prompt}).json()["error"]
     assert error["message"].startswith(message)
     assert error["param"] == "prompt"
+
+
+def test_a_stream_that_ends_in_an_error_says_that_it_is_done(http: TestClient) -> None:
+    forbidden = dict.fromkeys(map(str, range(320)), -100)
+    body = {**PROMPT, "stream": True, "logit_bias": forbidden}
+    *_, error, done = http.post("/v1/completions", json=body).text.strip().split("\n\n")
+    assert error.startswith('data: {"error":')
+    assert done == "data: [DONE]"

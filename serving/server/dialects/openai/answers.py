@@ -342,10 +342,10 @@ async def stream_events(
                     results[number] = event
         if wants_usage:
             yield _event(answer.usage_chunk([results[n] for n in range(len(results))]))
-        yield b"data: [DONE]\n\n"
     except ServingError as error:
         context.error = error.code
         yield _event(_openai_error(error))
+    yield b"data: [DONE]\n\n"
 
 
 def _event(body: BaseModel) -> bytes:

@@ -269,8 +269,14 @@ def refused(parameter: str, reason: str) -> RequestError:
 
 def _check_chat(body: ChatRequest) -> None:
     """Raise RequestError for unsupported parameters."""
-    if body.tools:
-        raise refused("tools", "must be null or empty: no model here calls tools")
+    for place, message in enumerate(body.messages):
+        if message.content is None and message.role != "assistant":
+            raise RequestError(f"messages[{place}].content is missing", parameter="messages")
+    for name, tools in (("tools", body.tools), ("functions", body.functions)):
+        if tools:
+            raise refused(name, "must be null or empty: no model here calls tools")
+    if body.tool_choice not in (None, "none", "auto"):
+        raise refused("tool_choice", "must be null, 'none' or 'auto': no model here calls tools")
     if body.response_format and body.response_format.get("type") != "text":
         raise refused("response_format", "must be null or of the type 'text'")
     if body.top_logprobs and not body.logprobs:

@@ -192,6 +192,10 @@ class ChatRequest(SamplingFields):
     """With `logprobs`: also return those of this many most probable tokens."""
     tools: list[Any] | None = None
     """Not supported: must be null or empty."""
+    functions: list[Any] | None = None
+    """The older name of `tools`: must be null or empty."""
+    tool_choice: Any = None
+    """Must be null, `none` or `auto`, since there are no tools."""
     response_format: dict[str, Any] | None = None
     """Only the type `text` is supported."""
 

@@ -64,3 +64,8 @@ def test_of_beams_and_sampling_the_given_ones_stay() -> None:
     assert over_defaults({"temperature": 0}, beams) == {"min_length": 3, "temperature": 0}
     neutral = {"temperature": 1.0, "stop": [], "logit_bias": {}}
     assert over_defaults(neutral, beams) == beams | neutral
+
+
+def test_the_name_of_openais_api_leads_to_ours() -> None:
+    with pytest.raises(InvalidOptionError, match="'top_p'; did you mean 'sampling_top_p'"):
+        parse_generation_options({"top_p": 0.5})
