@@ -117,7 +117,7 @@ def unmatched(
     if _CLOCK.search(source) and _CLOCK.search(output):
         missing, extra = _without_pairs(missing, extra, _same_half_day)
     missing, extra = _without_parts(missing, extra)
-    if _digits(missing) == _digits(extra) and not misread:
+    if _digits(missing) == _digits(extra) and not misread and not _without_point(missing, extra):
         return Unmatched()
     if not (missing and extra):  # CO2 may be carbon dioxide, and MP3 a music file
         missing = [f for f in missing if not _in_a_word(f, source)]
@@ -362,6 +362,16 @@ def _year_again(figure: Figure, other: str) -> bool:
 
 def _digits(found: Sequence[Figure]) -> str:
     return "".join("".join(_GROUPS.findall(figure.text)) for figure in found)
+
+
+def _without_point(missing: Sequence[Figure], extra: Sequence[Figure]) -> bool:
+    """Whether a decimal became a whole number of the same digits: `1,85` and `185`, `0,25` and
+    `025`."""
+    whole = {figure.text for figure in extra if figure.text.isdecimal()}
+    return any(
+        all("." in reading for reading in figure.readings) and _digits([figure]) in whole
+        for figure in missing
+    )
 
 
 def _excused(figure: Figure, other: str, language: str | None, *, is_a_day: bool = False) -> bool:

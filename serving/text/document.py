@@ -196,8 +196,9 @@ class Document:
         }
         if not things:
             return words
-        pattern = "|".join(map(mask_pattern, things))
-        return re.sub(pattern, lambda found: things[found[0]], words)
+        pattern = "|".join(f"({mask_pattern(mask)})" for mask in things)
+        openings = list(things.values())
+        return re.sub(pattern, lambda found: openings[(found.lastindex or 1) - 1], words)
 
     def as_given(self, number: int) -> str:
         """A sentence as the reader sees it, with its kept objects."""

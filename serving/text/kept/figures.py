@@ -1,13 +1,16 @@
-"""Figures that models often write wrongly: prices, grouped numbers, times, and numbers of phones,
-cards and accounts. They are recognised by their characters alone, in any language; their form in a
-translation depends on both languages.
+"""Figures that models often write wrongly: prices, measures, shares, decimals, grouped numbers,
+times, and numbers of phones, cards and accounts. They are recognised by their characters alone, in
+any language; their form in a translation depends on both languages.
 """
 
 from __future__ import annotations
 
 import re
 
-_SPACE = "\u00a0\u202f "
+from serving.text.alignment import Span
+
+_NO_BREAK = "\u00a0"
+_SPACE = f"{_NO_BREAK}\u202f "
 _SIGN = r"(?:(?:US|CA|AU|NZ|HK|[ACRS])?\$|[€£¥₹₽₩₺₴₿₫₪₱])"
 _CODE = "(?:EUR|USD|GBP|CHF|JPY|CNY|AUD|CAD|SEK|NOK|DKK|PLN|CZK|HUF|BRL|MXN|INR|RUB)"
 _GROUPED = (
@@ -41,6 +44,13 @@ _ERA = rf"""
       | (?:n\.[{_SPACE}]?Chr | apr?\.[{_SPACE}]?J\.-?C | d\.[{_SPACE}]?(?:de[ ])?C | A\.?D)
     )(?!\w)(?:\.(?=[ ]*(?:[,;:)?!–-]|[^\W\dA-Z])))?+
 """
+_UNIT = r"(?:[mk]?g|[mcd]?[lL]|km/h|[mck]?m[\u00b2\u00b3]?|°[CF])"
+"""Signs of units that all languages share."""
+_MEASURED = rf"""
+    {_AMOUNTS}[{_SPACE}]?
+      (?: %(?![\w%{{(<\[]) | {_UNIT}(?!\w|['’/-][^\W\d_]|[{_SPACE}]\d) )
+"""
+_DECIMAL = r"\d+[.,]\d+(?!\w|[.,:/]\d|[\u2013-]\w|[{_SPACE}]?%)"
 _ORDINAL = r"(?:\d{1,3}(?:\.[ªº]|ª|\.er\b)(?!\w))"
 FIGURE = rf"""
     (?<![\w.,:$€£])(?<!\w-)(?<!ersion[ ])(?<!§[ ])
@@ -48,7 +58,9 @@ FIGURE = rf"""
       | {_SIGN}[{_SPACE}]?{_AMOUNTS}(?:[kKMB]|[mb]n)?(?!\w) | {_CODE}[{_SPACE}]{_AMOUNTS}(?![\w%])
       | {_AMOUNTS}[{_SPACE}]?(?:{_SIGN}(?![\w{{(\[])|{_CODE}(?!\w))
       | \d{{1,4}}(?::\d{{1,4}})+(?!\w|[:.,]\d)
+      | {_MEASURED}
       | {_GROUPED}(?!\w|[–-]\d)
+      | {_DECIMAL}
       | {_ORDINAL} | [nN]\.?[º°][{_SPACE}]?\d+(?!\w)
       | \d{{5,}}(?!\w|[.,:/–-]\d|[{_SPACE}]\d\d)
     )
@@ -74,9 +86,36 @@ IDENTIFIER = rf"""
 """Pattern of a number of a phone, a card, an account, a tax office or an order."""
 HINT = (
     rf"\d[.,:'’{_SPACE}/–-]\(?\d|\d{{5}}|[+(]\d|[A-Z][- ]?\d|{_SIGN}|{_CODE}"
-    rf"|\d[{_SPACE}]?(?:h[{_SPACE}]?\d|Uhr|[aApP]\.?[{_SPACE}]?[mM]\b|(?:a[vp]?r?|[vndAB])\.|AD|BC)"
+    rf"|\d[{_SPACE}]?(?:[%°]|{_UNIT}(?!\w)|h[{_SPACE}]?\d|Uhr"
+    rf"|[aApP]\.?[{_SPACE}]?[mM]\b|(?:a[vp]?r?|[vndAB])\.|AD|BC)"
 )
 """Pattern of a part that every figure, address and identifier contains."""
+_AND = rf"(?:,?[{_SPACE}](?:and|or|to)[{_SPACE}]|,[{_SPACE}]|[{_SPACE}]?[–-][{_SPACE}]?)"
+_COUNTS = re.compile(
+    rf"(?:{_AND}\d+\.\d+)*(?:[{_SPACE}]?(?:%|{_UNIT}(?!\w))"
+    rf"|[{_SPACE}-](?:per[ ]?cent|points?|thousand"
+    r"|[mbtr]+illions?|times|degrees|square|cubic|miles?|hours?|minutes?|seconds?|days?|weeks?"
+    r"|months?|years?|feet|inch(?:es)?|yards?|acres?|pounds?|ounces?|gallons?|tons?|tonnes?|watts?"
+    r"|volts?|\w*(?:met|lit)(?:er|re)s?|\w*grams?|\w*bytes?|dollars?|euros?)\b)"
+)
+"""Text after an English number by which it counts something."""
+_COUNTED = re.compile(
+    r"\b(?:is|was|are|were|be|been|of|to|than|about|around|nearly|almost|roughly|approximately|over"
+    r"|under|below|above|only|just|exactly|between|least|most|reached|scored|averaged|averages?"
+    r"|equals|costs?|weighs?|weighed|measures?|measured|has|had|takes?|took|every)"
+    rf"[{_SPACE}](?:\d+\.\d+{_AND})*\Z",
+    re.IGNORECASE,
+)
+"""Text before an English number by which it counts something."""
+_NAMED = re.compile(
+    r"\b(?:version|release|update|upgrade|install|firmware|build|section|chapter|figure|fig|table"
+    r"|article|paragraph|clause|step|part|rule|level|appendix|equation)",
+    re.IGNORECASE,
+)
+"""Words whose numbers may have a point: `The latest version is 2.5`."""
+_LOOKED_AT = 60
+"""Characters before a number that are read."""
+_WITH_POINT = re.compile(r"0\.\d+|\d+\.(?:\d{1,2}|\d{4,})")
 _GROUPS = {"en": ",", "de": ".", "es": ".", "fr": "\u202f"}
 """Thousands separators by language; a comma implies a decimal point."""
 _NUMBER = re.compile(rf"\d+(?:[.,{_SPACE}]\d+)*")
@@ -98,7 +137,9 @@ _YEAR = re.compile(
     rf"|n\.[{_SPACE}]?Chr|apr?\.[{_SPACE}]?J|d\.[{_SPACE}]?(?:de )?C|A\.?D\b)"
 )
 _SPANISH = re.compile(r"(\d+)\.?(?:ª|º|er)")
+_MEASURE = re.compile(rf"[{_SPACE}]?(?:%|{_UNIT})\Z")
 _NUMBERED = re.compile(rf"[nN]\.?[º°][{_SPACE}]?")
+_PERCENT = re.compile(rf"(?<=\d)([{_SPACE}]?)%")
 _MOMENT = re.compile(
     rf"(\d{{1,2}})(?:[{_SPACE}]?[:h.][{_SPACE}]?(\d\d)(:\d\d)?)?"
     rf"(?:[{_SPACE}]?(?:(?P<half>[apAP])(\.?[{_SPACE}]?)[mM](\.?)|(Uhr)(?:[{_SPACE}](\d\d))?|h))?"
@@ -113,6 +154,21 @@ def is_time(figure: str) -> bool:
     return _IS_TIME.match(figure) is not None
 
 
+def without_unit(figure: str) -> str:
+    """A figure without a per cent sign or the sign of a measure."""
+    return _MEASURE.sub("", figure)
+
+
+def is_numbering(text: str, span: Span) -> bool:
+    """Whether a figure is a number with a point that may be a version, a section, a date or a time:
+    nothing beside it shows that it counts something."""
+    begin, end = span
+    if not _WITH_POINT.fullmatch(text, begin, end) or _COUNTS.match(text, end):
+        return False
+    before = text[max(0, begin - _LOOKED_AT) : begin]
+    return not _COUNTED.search(before) or _NAMED.search(before) is not None
+
+
 def in_convention(figure: str, source: str, target: str) -> str:
     """A figure of one language in the format of another: thousands, decimals, and halves of a day.
     A figure that is not in the source language's format stays unchanged."""
@@ -125,11 +181,16 @@ def in_convention(figure: str, source: str, target: str) -> str:
     if number := _NUMBERED.match(figure):
         return f"No. {figure[number.end() :]}" if target == "en" else figure
     if not is_time(figure):
-        return _NUMBER.sub(lambda match: _number(match[0], source, target), figure)
+        written = _NUMBER.sub(lambda match: _number(match[0], source, target), figure)
+        return _PERCENT.sub("%" if target == "en" else _apart, written)
     moments = list(_MOMENT.finditer(figure))
     if len(moments) > 1 and moments[-1]["half"]:
         return figure  # the half of the day of the first time is unknown
     return _MOMENT.sub(lambda match: _moment(match, target), figure)
+
+
+def _apart(share: re.Match[str]) -> str:
+    return f"{share[1] or _NO_BREAK}%"
 
 
 def _in_order(number: str) -> str:

@@ -12,6 +12,16 @@ from serving.text.kept.figures import is_time
 
 MASKS = ("Tom", "Boston", "Paris", "London", "John")
 _FIGURES = ("27", "38", "46", "54", "63", "72", "85", "94")
+_BLANK = "[ \u00a0\u202f]"
+_SIGNS = {
+    "%": r"%(?:s\b)?|per ?cent\b|prozent\b|pour ?cent\b|por ?ciento\b",
+    "km": r"km\b|kilom\w+",
+    "kg": r"kg\b|kilo\w*",
+    "cm": r"cm\b|[cz]entim\w+",
+}
+"""Signs that models read beside a number, and patterns of what they write for these."""
+_READ_SIGN = re.compile(rf"{_BLANK}?(?:{'|'.join(_SIGNS)})\Z")
+_NUMBER = re.compile(r"\d+")
 _HOURS = ("10", "11", "9", "8", "7", "6")
 
 
@@ -35,18 +45,33 @@ class Masks:
         return next(self._figures)
 
     def figure(self, figure: str) -> str:
-        """A mask for a figure that is read as a number or a time."""
+        """A mask for a figure that is read as a number or a time. A whole number with a sign that
+        models know is its own mask: its digits change least."""
         if is_time(figure):
             self._hours = self._hours or _free_numbers(self.source, _HOURS)
             return next(self._hours)
-        return self.count()
+        sign = _READ_SIGN.search(figure)
+        if sign is None:
+            return self.count()
+        number = figure[: sign.start()]
+        same = len(re.findall(rf"(?<!\d){re.escape(figure)}(?!\w)", self.source))
+        if number.isdecimal() and re.findall(r"\d+", self.source).count(number) == same:
+            return figure
+        return self.count() + sign[0]
 
 
 def mask_pattern(mask: str) -> str:
     """Pattern of a mask in a translation. With a letter after it, it is inflected: Tom's, Toms."""
-    if mask.isdecimal():
-        return rf"(?<![\w.,]){mask}(?!\w\w|[.,]\d)"
-    return rf"(?<!\w){re.escape(mask)}(?!\w\w)"
+    number = _NUMBER.match(mask)
+    if number is None:
+        return rf"(?<!\w){re.escape(mask)}(?!\w\w)"
+    sign = mask[number.end() :].strip()
+    alone = rf"(?<![\w.,]){number[0]}"
+    ending = r"(?!\d|\w\w|[.,]\d)"
+    if not sign:
+        return alone + ending
+    before = rf"(?:(?<![\w%])(?<!\d{_BLANK}){sign}{_BLANK}?)?"
+    return rf"{before}{alone}(?:{_BLANK}?(?:{_SIGNS[sign]})|{ending})"
 
 
 def compound_pattern(mask: str) -> str:

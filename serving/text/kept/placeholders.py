@@ -11,7 +11,7 @@ from typing import Literal
 
 from serving.text.alignment import Span
 from serving.text.kept.codes import SIGNS, WORDS, commands
-from serving.text.kept.figures import ADDRESS, FIGURE, HINT, IDENTIFIER
+from serving.text.kept.figures import ADDRESS, FIGURE, HINT, IDENTIFIER, is_numbering
 from serving.text.kept.messages import CONDITION, MESSAGE, message_branches
 from serving.text.kept.pairs import UNIT, Mark, pairs
 from serving.text.symbols import SCRIPTS, SPECIAL, SYMBOLS
@@ -251,6 +251,8 @@ def _marks(text: str, *, escapes: bool) -> Iterator[Mark]:
                 continue
             at = message[0]
             yield Mark((begin, at), kind, tuple(message[1]))
+            continue
+        if kind == "figure" and is_numbering(text, (begin, end)):
             continue
         if kind == "coded":
             kind = "word"

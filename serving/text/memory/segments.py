@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from serving.errors import InvalidOptionError
 from serving.text.alignment import Span, word_spans
-from serving.text.kept.figures import in_convention
+from serving.text.kept.figures import in_convention, without_unit
 from serving.text.kept.placeholders import placeholders
 from serving.text.languages import base_language
 
@@ -95,13 +95,15 @@ class MemoryUse:
 
 def values_of(text: str) -> list[Value]:
     """The numbers and placeholders of a text, in order."""
-    kept = list(placeholders(text)) if _HINT.search(text) else []
     found = []
     end = 0
-    for each in kept:
+    for each in placeholders(text) if _HINT.search(text) else ():
         found += _numbers(text, end, each.span[0])
-        found.append(Value(each.span, text[slice(*each.span)], each.kind == "figure"))
-        end = each.span[1]
+        kept, is_number = text[slice(*each.span)], each.kind == "figure"
+        if is_number:
+            kept = without_unit(kept)
+        end = each.span[0] + len(kept)
+        found.append(Value((each.span[0], end), kept, is_number))
     return found + _numbers(text, end, len(text))
 
 

@@ -50,6 +50,7 @@ RIGHT = [
     ("fr", "en", "à 16 km de la frontière", "10 miles from the border"),
     ("es", "en", "una fiebre de 39 grados Celsius", "a fever of 102 degrees Fahrenheit"),
     ("fr", "en", "du 6 au 27 février 2002", "February 6th, 2002 to February 27th, 2002"),
+    ("de", "en", "um 5.30", "at 5:30"),
     ("en", "es", "events in 2005 in the timeline for 2005", "la cronología de 2005"),
 ]
 WRONG = [
@@ -70,6 +71,8 @@ WRONG = [
     ("en", "de", "at 7 am", "um 19 Uhr", ["7 am"], ["19"]),
     ("de", "en", "kostet 1,335 €", "costs €1,335", ["1,335"], ["1,335"]),
     ("de", "en", "0,125 mm dick", "0,125 mm thick", ["0,125"], ["0,125"]),
+    ("fr", "en", "La note est de 1,85", "The mark is 185", ["1,85"], ["185"]),
+    ("de", "en", "0,25 l Milch", "025 l milk", ["0,25"], ["025"]),
     ("de", "en", "7 Hunde", "19 dogs", ["7"], ["19"]),
     ("en", "de", "from 1998 to 1999", "von 1998 bis 1989", ["1999"], ["1989"]),
 ]

@@ -53,7 +53,7 @@ def html(source: str, translator: Translator = upper) -> str:
 
 
 def test_one_sentence_is_given_to_the_model_as_it_is() -> None:
-    for text in ("Guten Morgen!", "a  b", "Ein Satz ohne Punkt", "Wie viel? 5 + 6, 50 %!"):
+    for text in ("Guten Morgen!", "a  b", "Ein Satz ohne Punkt", "Wie viel? 5 + 6, 50 Mal!"):
         document = Document(text, "text")
         document.divide("de", lambda _: True)
         assert document.sentences == [text]

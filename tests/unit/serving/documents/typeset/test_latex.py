@@ -175,9 +175,9 @@ def test_the_short_form_of_a_title_before_the_document_is_translated() -> None:
     ("source", "expected"),
     [
         (r"etwa 50\,\% mehr", r"ETWA 50\,\% MEHR"),
-        (r"5\,000\,km weit und 1.5\,kg", r"5\,000\,KM WEIT UND 1.5\,KG"),
+        (r"5\,000\,km weit und 1.5\,kg", r"5\,000\,km WEIT UND 1.5\,kg"),
         (r"siehe Abbildung~\ref{fig:a} auf S.~12", r"SIEHE ABBILDUNG~\ref{fig:a} AUF S.~12"),
-        (r"5 Hunde und 50\,kg", r"5 HUNDE UND 50\,KG"),
+        (r"5 Hunde und 50\,kg", r"5 HUNDE UND 50\,kg"),
         (r"die 5 Hunde, $5\,x$ und so", r"DIE 5 HUNDE, $5\,x$ UND SO"),
         (r"in~einem Haus", "IN EINEM HAUS"),
     ],

@@ -22,6 +22,12 @@ NUMBERS = [
     "10,000", "10.000", "2 200 112", "2\u202f200\u00a0112", "1.234.567", "1'000'000", "1,234.50",
     "4711000", "3:1", "16:9",
 ]  # fmt: skip
+MEASURES = [
+    "200 g", "1,5 kg", "250 ml", "0,25 l", "1 L", "80cm", "5 km", "130 km/h", "20 m²", "2 m",
+    "35 °C", "5-10 kg", "74,5 m²", "1.5 l",
+]  # fmt: skip
+SHARES = ["50 %", "50%", "2,3 %", "4.75%", "5–10 %", "100\u00a0%"]
+DECIMALS = ["1,5", "0,25", "12,80", "39,4", "0,125"]
 ORDINALS = ["3.ª", "2.º", "1.er", "21ª", "n.º 5", "N.º 12", "n° 12", "nº 7"]
 ERAS = ["44 v. Chr.", "70 n. Chr.", "52 av. J.-C.", "44 a. C.", "44 BC", "44 B.C.", "70 A.D."]
 TIMES = [
@@ -41,7 +47,9 @@ def found(text: str) -> list[tuple[str, str]]:
     return [(text[slice(*p.span)], p.kind) for p in placeholders(text)]
 
 
-@pytest.mark.parametrize("figure", PRICES + NUMBERS + ERAS + ORDINALS + TIMES)
+@pytest.mark.parametrize(
+    "figure", PRICES + NUMBERS + MEASURES + SHARES + DECIMALS + ERAS + ORDINALS + TIMES
+)
 def test_figures(figure: str) -> None:
     for text in ("Das ist {}, ja", "({}) da", "Heute {}: ja", "{}, bitte"):
         assert found(text.format(figure)) == [(figure, "figure")]
@@ -68,15 +76,41 @@ def test_numbers_that_count_nothing(number: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "5 Leute", "1995 und 2020", "3,5 Meter", "Am 12.11.2024", "50 %", "in 2020 100 people",
+        "5 Leute", "1995 und 2020", "Am 12.11.2024", "in 2020 100 people",
         "Tag 3 am Meer", "um 5 am Montag", "Zimmer 2 Am Ende", "1., 2. und 3.", "5-10 Leute",
         "A320 und COVID-19", "Kapitel 5. 10 Leute", "der 2. Mai", "von 2019-2020", "+5 Grad",
         "2024-11-12", "5 h", "Nr. 12", "USA 1994", "EUR und USD", "in $ bezahlt", "x:1",
-        "Version 2.100", "§ 1.234",
+        "Version 2.100", "§ 1.234", "5 mal", "3 l'ont vu", "2 m’ont dit", "5 km-Lauf",
+        "4 m/Sekunde", "1 m 80", "1.2.2020", "10,5-fach", "Größe 5 M", "3 kgs",
     ],
 )  # fmt: skip
 def test_what_is_read(text: str) -> None:
     assert all(kind == "symbol" for _, kind in found(text))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Version 2.5 is new", "Python 3.11 runs", "The latest version is 2.5", "See section 3.2",
+        "Fig. 2.1 shows it", "1.1 Purpose", "Release of 2.5", "We meet at 5.30", "am 3.5 um acht",
+        "Upgrade to 8.1", "Chapter 4.2 and 4.3", "Er kommt am 3.5.", "um 5.30",
+    ],
+)  # fmt: skip
+def test_a_number_with_a_point_may_be_no_decimal(text: str) -> None:
+    assert found(text) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "About 8.4 million people", "It rose to 2.3", "It is 0.05",
+        "The rope is 4.5 meters long", "Windows is 1.92 meters wide", "between 1.5 and 2.5",
+        "from 7.9 to 8.5 percent", "2.5 hours later",
+    ],
+)  # fmt: skip
+def test_a_number_with_a_point_that_counts_something_is_a_decimal(text: str) -> None:
+    numbers = re.findall(r"\d+\.\d+", text)
+    assert found(text) == [(number, "figure") for number in numbers]
 
 
 def test_a_full_stop_that_ends_a_sentence_is_no_part_of_a_time() -> None:
@@ -97,7 +131,9 @@ def test_a_number_stands_for_a_figure_and_an_hour_for_a_time() -> None:
 
 
 @pytest.mark.parametrize("format", ["text", "html", "xml", "markdown"])
-@pytest.mark.parametrize("figure", [*PRICES, *NUMBERS, *ORDINALS, *TIMES, *IDENTIFIERS])
+@pytest.mark.parametrize(
+    "figure", [*PRICES, *NUMBERS, *MEASURES, *SHARES, *ORDINALS, *TIMES, *IDENTIFIERS]
+)
 @pytest.mark.parametrize("translator", TRANSLATORS)
 def test_a_figure_comes_out_once(figure: str, translator: Translator, format: Format) -> None:
     for text in (f"Das macht {figure}, ja", f"Es sind ({figure}) da"):
@@ -164,6 +200,15 @@ def test_a_figure_in_pieces_stays(kept: str, translator: Translator) -> None:
         ("en", "fr", "44 BC", "44\u00a0av. J.-C."),
         ("en", "es", "70 AD", "70\u00a0d.\u00a0C."),
         ("es", "en", "1.299,00 €", "1,299.00 €"),
+        ("fr", "en", "1,5", "1.5"),
+        ("es", "en", "0,25 l", "0.25 l"),
+        ("de", "en", "74,5 m²", "74.5 m²"),
+        ("en", "es", "4.75%", "4,75\u00a0%"),
+        ("en", "de", "50%", "50\u00a0%"),
+        ("en", "fr", "50 %", "50 %"),
+        ("de", "en", "50 %", "50%"),
+        ("de", "fr", "50%", "50\u00a0%"),
+        ("fr", "en", "200 g", "200 g"),
         ("en", "ja", "10,000", "10,000"),
         ("de", "de", "10.000", "10.000"),
     ],
@@ -176,6 +221,41 @@ def test_figures_are_written_as_the_target_does(
     document.divide(source, lambda _: True, target=target)
     result = document.render([upper(sentence) for sentence in document.sentences]).text
     assert result == f"ES, {wanted}, IST"
+
+
+@pytest.mark.parametrize(
+    ("source", "read_as"),
+    [
+        ("Es sind 50 % mehr.", "Es sind 50 % mehr."),
+        ("Es sind 50 % mehr und 50 Leute.", "Es sind 27 % mehr und 50 Leute."),
+        ("Es sind 5 % und 15 % mehr.", "Es sind 5 % und 15 % mehr."),
+        ("Es sind 2,5 % mehr.", "Es sind 27 % mehr."),
+        ("Es sind 12 km und 200 g.", "Es sind 12 km und 27."),
+    ],
+)
+def test_a_whole_number_with_a_sign_that_models_know_is_read_as_it_is(
+    source: str, read_as: str
+) -> None:
+    assert read(source).sentences == [read_as]
+
+
+@pytest.mark.parametrize(
+    ("translation", "wanted"),
+    [
+        ("Le 50 des 5 gens.", "Le 50\u00a0% des 5\u00a0% gens."),
+        ("Le 50% des 5 % gens.", "Le 50\u00a0% des 5\u00a0% gens."),
+        ("Le 50 pour cent des 5%s gens.", "Le 50\u00a0% des 5\u00a0% gens."),
+        ("Le % 50 des 5 % gens.", "Le 50\u00a0% des 5\u00a0% gens."),
+        ("Le 5 des 50 gens.", "Le 5\u00a0% des 50\u00a0% gens."),
+    ],
+)
+def test_a_sign_that_a_model_lost_or_wrote_otherwise_comes_back(
+    translation: str, wanted: str
+) -> None:
+    document = Document("Of the people 50% and 5%.", "text")
+    document.divide("en", lambda _: True, target="fr")
+    assert document.render([Translated(translation)]).text == wanted
+    assert document.as_in_text(0, "50% and 5%") == "50% and 5%"
 
 
 @pytest.mark.parametrize(

@@ -30,6 +30,8 @@ PAGE = Segment("Page 3 of 10", "Seite 3 von 10")
         (Segment("Hello {name}!", "Hallo {name}!"), "Hello {user}!", "Hallo {user}!"),
         (Segment("It is 1,234.5 now", "Jetzt 1.234,5"), "It is 9.9 now", "Jetzt 9,9"),
         (Segment("It costs 5 euros", "Es kostet 5 Euro"), "It costs 1,500 euros", None),
+        (Segment("5% & more", "5 % und mehr"), "7% & more", "7 % und mehr"),
+        (Segment("It & 5 kg", "Es und 5 kg"), "It & 7 kg", "Es und 7 kg"),
         (Segment("Version 1.5", "Version 1.5"), "Version 2.25", "Version 2.25"),
         (Segment("Page 3", "Dritte Seite"), "Page 3", "Dritte Seite"),
         (Segment("Page 3", "Dritte Seite"), "Page 4", None),
