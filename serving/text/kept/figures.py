@@ -31,8 +31,10 @@ _HALF = rf"""
 """
 """Half of a day; a full stop that ends the sentence is not part of it."""
 _CLOCK = r"(?:[01]?\d|2[0-4])"
+_HOUR = "(?:1[0-2]|0?[1-9])(?::[0-5]\\d)?"
 _TIME = rf"""
-    {_CLOCK}:[0-5]\d (?::[0-5]\d)? (?: [{_SPACE}]?[–-][{_SPACE}]?{_CLOCK}:[0-5]\d )?
+    {_HOUR}(?:{_HALF})?[{_SPACE}]?[–-][{_SPACE}]?{_HOUR}{_HALF}(?!\w)
+    | {_CLOCK}:[0-5]\d (?::[0-5]\d)? (?: [{_SPACE}]?[–-][{_SPACE}]?{_CLOCK}:[0-5]\d )?
       (?: {_HALF} | [{_SPACE}]?(?:Uhr|h)(?!\w) )? (?!\w|[:.,]\d)
     | {_CLOCK}(?:\.[0-5]\d)?[{_SPACE}]?Uhr(?:[{_SPACE}][0-5]\d)?(?!\w|[.,:]\d)
     | (?:1[0-2]|0?[1-9]){_HALF} (?!\w)
@@ -145,6 +147,7 @@ _MOMENT = re.compile(
     rf"(?:[{_SPACE}]?(?:(?P<half>[apAP])(\.?[{_SPACE}]?)[mM](\.?)|(Uhr)(?:[{_SPACE}](\d\d))?|h))?"
 )
 _IS_TIME = re.compile(
+    rf"(?:\d{{1,2}}(?::\d\d)?[{_SPACE}]?[–-][{_SPACE}]?(?=.*[aApP]\.?[{_SPACE}]?[mM]))?"
     rf"\d{{1,2}}[{_SPACE}]?(?:[:h][{_SPACE}]?\d\d|(?:\.\d\d[{_SPACE}]?)?Uhr|[aApP]\.?[{_SPACE}]?[mM])"
 )
 
@@ -183,10 +186,12 @@ def in_convention(figure: str, source: str, target: str) -> str:
     if not is_time(figure):
         written = _NUMBER.sub(lambda match: _number(match[0], source, target), figure)
         return _PERCENT.sub("%" if target == "en" else _apart, written)
-    moments = list(_MOMENT.finditer(figure))
-    if len(moments) > 1 and moments[-1]["half"]:
-        return figure  # the half of the day of the first time is unknown
-    return _MOMENT.sub(lambda match: _moment(match, target), figure)
+    first, *more = _MOMENT.finditer(figure)
+    if not more or not more[-1]["half"] or target not in ("de", "fr"):
+        return _MOMENT.sub(lambda match: _moment(match, target), figure)
+    between, last = figure[first.end() : more[-1].start()], _moment(more[-1], target)
+    begin = _moment(first, target, _half_before(first, more[-1]))
+    return begin.removesuffix(" Uhr") + between + last + figure[more[-1].end() :]
 
 
 def _apart(share: re.Match[str]) -> str:
@@ -209,8 +214,19 @@ def _number(number: str, source: str, target: str) -> str:
     return _GROUPS[target].join(parts) + decimals
 
 
-def _moment(match: re.Match[str], target: str) -> str:
-    hour, minutes, seconds, half, dots, stop, whole, late = match.groups()
+def _half_before(first: re.Match[str], last: re.Match[str]) -> str:
+    """The half of the day of the first of two times: its own, or else the latest one in which it is
+    before the other."""
+    if first["half"]:
+        return str(first["half"])
+    same = int(first[1]) % 12 <= int(last[1]) % 12
+    return "p" if (last["half"] in "pP") == same else "a"
+
+
+def _moment(match: re.Match[str], target: str, half: str = "") -> str:
+    """A time of day; `half` is its half of the day if it has none of its own."""
+    hour, minutes, seconds, own, dots, stop, whole, late = match.groups()
+    half = half or own
     minutes = minutes or late
     if whole and target != "fr":
         minutes = minutes or "00"
