@@ -52,11 +52,16 @@ _MEASURED = rf"""
     {_AMOUNTS}[{_SPACE}]?
       (?: %(?![\w%{{(<\[]) | {_UNIT}(?!\w|['’/-][^\W\d_]|[{_SPACE}]\d) )
 """
-_DECIMAL = r"\d+[.,]\d+(?!\w|[.,:/]\d|[\u2013-]\w|[{_SPACE}]?%)"
-_ORDINAL = r"(?:\d{1,3}(?:\.[ªº]|ª|\.er\b)(?!\w))"
+_DECIMAL = rf"\d+[.,]\d+(?!\w|[.,:/]\d|[\u2013-]\w|[{_SPACE}]?%)"
+_FIRST = (
+    r"1er(?=[\u00a0\ ](?:janvier|février|mars|avril|mai|juin|juillet|août|septembre|octobre"
+    r"|novembre|décembre)\b)"
+)
+_ORDINAL = rf"(?:\d{{1,3}}(?:\.[ªº]|ª|\.er\b)(?!\w)|{_FIRST})"
 FIGURE = rf"""
     (?<![\w.,:$€£])(?<!\w-)(?<!ersion[ ])(?<!§[ ])
     (?: {_TIME} | {_ERA}
+      | \d+,[–—-]{{1,2}}[{_SPACE}]?(?:{_SIGN}|{_CODE})(?!\w)
       | {_SIGN}[{_SPACE}]?{_AMOUNTS}(?:[kKMB]|[mb]n)?(?!\w) | {_CODE}[{_SPACE}]{_AMOUNTS}(?![\w%])
       | {_AMOUNTS}[{_SPACE}]?(?:{_SIGN}(?![\w{{(\[])|{_CODE}(?!\w))
       | \d{{1,4}}(?::\d{{1,4}})+(?!\w|[:.,]\d)
@@ -88,7 +93,7 @@ IDENTIFIER = rf"""
 """Pattern of a number of a phone, a card, an account, a tax office or an order."""
 HINT = (
     rf"\d[.,:'’{_SPACE}/–-]\(?\d|\d{{5}}|[+(]\d|[A-Z][- ]?\d|{_SIGN}|{_CODE}"
-    rf"|\d[{_SPACE}]?(?:[%°]|{_UNIT}(?!\w)|h[{_SPACE}]?\d|Uhr"
+    rf"|\d,[–—-]|1er[ \u00a0]|\d[{_SPACE}]?(?:[%°]|{_UNIT}(?!\w)|h[{_SPACE}]?\d|Uhr"
     rf"|[aApP]\.?[{_SPACE}]?[mM]\b|(?:a[vp]?r?|[vndAB])\.|AD|BC)"
 )
 """Pattern of a part that every figure, address and identifier contains."""
@@ -141,6 +146,8 @@ _YEAR = re.compile(
 _SPANISH = re.compile(r"(\d+)\.?(?:ª|º|er)")
 _MEASURE = re.compile(rf"[{_SPACE}]?(?:%|{_UNIT})\Z")
 _NUMBERED = re.compile(rf"[nN]\.?[º°][{_SPACE}]?")
+_DASH = re.compile(r"(?<=\d),[–—-]{1,2}")
+"""Sign of German prices without cents."""
 _PERCENT = re.compile(rf"(?<=\d)([{_SPACE}]?)%")
 _MOMENT = re.compile(
     rf"(\d{{1,2}})(?:[{_SPACE}]?[:h.][{_SPACE}]?(\d\d)(:\d\d)?)?"
@@ -180,11 +187,12 @@ def in_convention(figure: str, source: str, target: str) -> str:
     if era := _YEAR.match(figure):
         return f"{era[1]}\u00a0{_ERAS[target][era['before'] is None]}"
     if ordinal := _SPANISH.fullmatch(figure):
-        return _in_order(ordinal[1]) if source == "es" and target == "en" else figure
+        return _in_order(ordinal[1]) if target == "en" else figure
     if number := _NUMBERED.match(figure):
         return f"No. {figure[number.end() :]}" if target == "en" else figure
     if not is_time(figure):
         written = _NUMBER.sub(lambda match: _number(match[0], source, target), figure)
+        written = _DASH.sub("", written) if source == "de" else written
         return _PERCENT.sub("%" if target == "en" else _apart, written)
     first, *more = _MOMENT.finditer(figure)
     if not more or not more[-1]["half"] or target not in ("de", "fr"):

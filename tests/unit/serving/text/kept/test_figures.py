@@ -16,7 +16,8 @@ from tests.unit.serving.text.fakes import TRANSLATORS, Translator, read, transla
 
 PRICES = [
     "50 €", "50€", "$100", "$ 100", "US$ 5.50", "1.299,00 €", "$1,299.00", "1 299,00 €", "£20",
-    "¥5000", "EUR 20,50", "20 EUR", "CHF 15.50", "10–20 €", "$5k", "€1.5bn", "3,50\u00a0€",
+    "¥5000", "EUR 20,50", "20 EUR", "CHF 15.50", "10–20 €", "750,- EUR", "5,– €", "$5k",
+    "€1.5bn", "3,50\u00a0€",
 ]  # fmt: skip
 NUMBERS = [
     "10,000", "10.000", "2 200 112", "2\u202f200\u00a0112", "1.234.567", "1'000'000", "1,234.50",
@@ -114,6 +115,16 @@ def test_a_number_with_a_point_that_counts_something_is_a_decimal(text: str) -> 
     assert found(text) == [(number, "figure") for number in numbers]
 
 
+def test_the_french_first_of_a_month_is_a_figure() -> None:
+    assert found("le 1er mai") == [("1er", "figure")]
+    assert found("le 1er homme") == []
+    assert in_convention("1er", "fr", "en") == "1st"
+    document = Document("Il part le 1er mai.", "text")
+    document.divide("fr", lambda _: True, target="en")
+    assert document.sentences == ["Il part le 27 mai."]
+    assert document.render([Translated("He leaves on May 27.")]).text == "He leaves on May 1st."
+
+
 def test_a_full_stop_that_ends_a_sentence_is_no_part_of_a_time() -> None:
     assert read("It was 5:30 p.m. The train left.", language="en").sentences == [
         "It was 10.", "The train left.",
@@ -197,6 +208,9 @@ def test_a_figure_in_pieces_stays(kept: str, translator: Translator) -> None:
         ("fr", "en", "1\u202f299,00 €", "1,299.00 €"),
         ("fr", "en", "10 h 30", "10:30"),
         ("es", "en", "3 p. m.", "3 p.m."),
+        ("de", "en", "750,- EUR", "750 EUR"),
+        ("de", "en", "5,– €", "5 €"),
+        ("de", "de", "750,- EUR", "750,- EUR"),
         ("es", "en", "3.ª", "3rd"),
         ("es", "en", "1.er", "1st"),
         ("es", "en", "12.º", "12th"),
