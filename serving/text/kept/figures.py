@@ -52,7 +52,7 @@ _MEASURED = rf"""
     {_AMOUNTS}[{_SPACE}]?
       (?: %(?![\w%{{(<\[]) | {_UNIT}(?!\w|['’/-][^\W\d_]|[{_SPACE}]\d) )
 """
-_DECIMAL = rf"\d+[.,]\d+(?!\w|[.,:/]\d|[\u2013-]\w|[{_SPACE}]?%)"
+_DECIMAL = rf"(?:0|[1-9]\d*)[.,]\d+(?!\w|[.,:/]\d|[\u2013-]\w|[{_SPACE}]?%|[{_SPACE}]\d)"
 _FIRST = (
     r"1er(?=[\u00a0\ ](?:janvier|février|mars|avril|mai|juin|juillet|août|septembre|octobre"
     r"|novembre|décembre)\b)"
@@ -99,7 +99,7 @@ HINT = (
 """Pattern of a part that every figure, address and identifier contains."""
 _AND = rf"(?:,?[{_SPACE}](?:and|or|to)[{_SPACE}]|,[{_SPACE}]|[{_SPACE}]?[–-][{_SPACE}]?)"
 _COUNTS = re.compile(
-    rf"(?:{_AND}\d+\.\d+)*(?:[{_SPACE}]?(?:%|{_UNIT}(?!\w))"
+    rf"(?:{_AND}\d+\.\d+){{0,4}}(?:[{_SPACE}]?(?:%|{_UNIT}(?!\w))"
     rf"|[{_SPACE}-](?:per[ ]?cent|points?|thousand"
     r"|[mbtr]+illions?|times|degrees|square|cubic|miles?|hours?|minutes?|seconds?|days?|weeks?"
     r"|months?|years?|feet|inch(?:es)?|yards?|acres?|pounds?|ounces?|gallons?|tons?|tonnes?|watts?"
