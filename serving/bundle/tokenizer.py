@@ -4,7 +4,7 @@ interface of all kinds of vocabularies."""
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import sentencepiece
 
@@ -12,6 +12,8 @@ from serving.search.ids import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 
 _VANISHING = (PAD_ID, BOS_ID, EOS_ID)
 _SEGMENTATIONS = 64
+_SPACE = "\u2581"
+"""The sign for the space before a word."""
 
 
 class TextTokenizer(Protocol):
@@ -79,6 +81,15 @@ class TextTokenizer(Protocol):
 
     def serialized(self) -> bytes:
         """The bytes of the file that the vocabulary was read from, for a copy of it."""
+        ...
+
+
+@runtime_checkable
+class Scored(Protocol):
+    """A vocabulary that scores its words."""
+
+    def score(self, word: str) -> float | None:
+        """The score of a word, which is greater for likelier ones; None if it is not one piece."""
         ...
 
 
@@ -165,6 +176,11 @@ class Tokenizer:
         there is no such piece."""
         found = int(self._model.piece_to_id(piece))
         return found if self._model.is_control(found) else None
+
+    def score(self, word: str) -> float | None:
+        """The score of the piece that is this word; None if there is none."""
+        found = int(self._model.piece_to_id(f"{_SPACE}{word}"))
+        return None if found == UNK_ID else float(self._model.get_score(found))
 
     def serialized(self) -> bytes:
         """The bytes of the model file."""

@@ -26,7 +26,7 @@ from serving.text.kept.spelling import Spells, unspelt
 from serving.text.passages.building import read_parts
 from serving.text.passages.passage import Inline, Markup, Passage, escaped
 from serving.text.passages.tokens import Token, joined_tokens, plain_tokens, with_neighbours_apart
-from serving.text.placing.capitals import in_capitals, in_ordinary_case, raised
+from serving.text.placing.casing import CasedSentence, Scores, cased_sentence
 from serving.text.placing.marks import are_alike, certain, mark_edits
 from serving.text.placing.placement import (
     Placed,
@@ -79,8 +79,8 @@ class Document:
         self._languages = ("", "")
         self.sentences: list[str] = []
         """The sentences to translate; text without letters stays unchanged."""
-        self._in_capitals: list[bool] = []
-        """Whether each sentence is in capitals in the text."""
+        self._cased: dict[int, CasedSentence] = {}
+        """How sentences with unusual capitals are read, and their translations written."""
         self._places: list[tuple[Passage, Span]] = []
         """The position of each sentence."""
         self._readings: list[list[Edit]] = []
@@ -102,26 +102,18 @@ class Document:
         target: str = "",
         spells: Spells | None = None,
         usual: Callable[[str], bool] | None = None,
+        score: Scores | None = None,
     ) -> None:
         """Split the text into sentences. `fits` says whether the model can read a text in one go;
         `spells` whether its vocabulary can write it without single bytes: other words are kept;
-        `usual` whether it translates so long a text whole: others are split into clauses.
+        `usual` whether it translates so long a text whole: others are split into clauses; `score`
+        how likely a word is in its vocabulary, which tells words in capitals from acronyms.
 
         If `split` is false, a text, or a block of markup, is one sentence of any length. Figures
         are written in the format of the `target` language.
         """
         self._languages = (language, target)
-        others = (passage.text for passage in self._passages if not passage.text.isascii())
-        find = None
-        if spells:
-            spells = spelt_as_read(spells, language, target)
-            if any(unspelt(text, spells) for text in others):
-                find = functools.partial(unspelt, spells=spells)
-        joins = conjunction(language, target) if SIGN.search(self._source) else None
-        if find or joins:
-            self._parts = read_parts(
-                self._source, self._tokens, self._escaped, unspelt=find, conjunction=joins
-            )
+        self._set_apart(spells)
         for passage in self._passages:
             text = passage.text
             kept = [(thing.begin, thing.end) for thing in passage.masked]
@@ -147,14 +139,29 @@ class Document:
                 if " " not in sentence and not fits(sentence) and (split or len(spans) > 1):
                     self._warn("long_word")
                     continue
-                capitals = words[begin:end].isupper() and in_capitals(words[begin:end])
-                if capitals:
+                if words[begin:end].isupper() or _CASED.search(sentence):
                     inside = [(b - begin, e - begin) for b, e in kept if begin <= b < end]
-                    sentence = in_ordinary_case(sentence, language, inside)
+                    read = cased_sentence(sentence, words[begin:end], language, inside, score)
+                    self._cased[len(self.sentences)] = read
+                    sentence = read.text
                 passage.sentences.append((begin, end))
                 self._add(sentence, fits)
-                self._in_capitals.append(capitals)
                 self._places.append((passage, (begin, end)))
+
+    def _set_apart(self, spells: Spells | None) -> None:
+        """Keep the words that the vocabulary cannot spell, and read `&` as these languages do."""
+        language, target = self._languages
+        others = (passage.text for passage in self._passages if not passage.text.isascii())
+        find = None
+        if spells:
+            spells = spelt_as_read(spells, language, target)
+            if any(unspelt(text, spells) for text in others):
+                find = functools.partial(unspelt, spells=spells)
+        joins = conjunction(language, target) if SIGN.search(self._source) else None
+        if find or joins:
+            self._parts = read_parts(
+                self._source, self._tokens, self._escaped, unspelt=find, conjunction=joins
+            )
 
     def _add(self, sentence: str, fits: Callable[[str], bool]) -> None:
         """Add a sentence as models read it best, or as it is written if it would be too long."""
@@ -181,9 +188,14 @@ class Document:
         return "\n".join(passage.text for passage in self._passages)
 
     @property
-    def needs_links(self) -> bool:
-        """Whether markup has to be placed by word links."""
+    def has_markup(self) -> bool:
+        """Whether markup has to be placed within the translations."""
         return any(passage.inlines for passage in self._passages)
+
+    @property
+    def needs_links(self) -> bool:
+        """Whether markup has to be placed, or words in capitals found, by word links."""
+        return self.has_markup or any(read.emphasised for read in self._cased.values())
 
     def as_in_text(self, number: int, words: str) -> str:
         """Text of a sentence, or of its translation, with the kept objects in place of their
@@ -210,11 +222,14 @@ class Document:
         return "".join([*parts, passage.text[begin:end]])
 
     def with_kept(self, number: int) -> tuple[str, list[Kept]]:
-        """A sentence as it is written, in ordinary case, with its kept objects in place of their
-        masks, and these objects in order. Those that are read as they are given are none."""
+        """A sentence as it is written, in ordinary case but for words in capitals within it, with
+        its kept objects in place of their masks, and these objects in order. Those that are read as
+        they are given are none."""
         passage, (first, last) = self._places[number]
         sentence, parts, kept = self.sentences[number], list[str](), list[Kept]()
         sentence = edited(sentence, undone(passage.text[first:last], self._readings[number]))
+        if number in self._cased and self._cased[number].emphasised:
+            sentence = passage.text[first:last]
         done = length = 0
         for thing in self._things(number):
             begin, end = thing.begin - first, thing.end - first
@@ -253,6 +268,8 @@ class Document:
         for word in every:
             if len(re.findall(mask_pattern(word), translation)) != every.count(word):
                 return None  # the translation contains its own figures
+        if number in self._cased:
+            self._cased[number] = self._cased[number]._replace(label=False)
         _drop_figures(passage.inlines, span)
         _drop_figures(passage.masked, span)
         self._taken.add(number)
@@ -283,13 +300,15 @@ class Document:
                     gaps.append("")
         return gaps
 
-    def written(self, number: int, translation: str, *, ended: bool) -> str:
+    def written(self, number: int, translation: Translated, *, ended: bool) -> str:
         """A sentence's translation as written, if no markup goes into it. For a partial
         translation, the certain beginning: while it equals the source, the source's spelling may
-        still be used."""
-        sentence = self.sentences[number]
+        still be used; of a reading that is written with the whole, nothing is certain."""
+        sentence, read, text = self.sentences[number], self._cased.get(number), translation.text
         passage, span = self._places[number]
-        if translation == sentence if ended else sentence.startswith(translation):
+        if read and (read.emphasised or read.label) and not ended:
+            return ""
+        if text == sentence if ended else sentence.startswith(text):
             source = "".join(map(passage.written, range(*span)))
             if (
                 ended
@@ -297,10 +316,10 @@ class Document:
                 or source != escaped(passage.text[slice(*span)], passage.markup, passage.quotes)
             ):
                 return source if ended else ""
-        if not ended and self._has_own_marks(number):
-            translation = certain(translation)
-        translation = self._finished(number, Translated(translation), ended=ended).text
-        return escaped(translation, self._escaped, passage.quotes)
+        if not ended:
+            translation = Translated(certain(text) if self._has_own_marks(number) else text)
+        text = self._finished(number, translation, ended=ended).text
+        return escaped(text, self._escaped, passage.quotes)
 
     def _has_own_marks(self, number: int) -> bool:
         """Whether a sentence's translation gets the marks of the sentence. An existing one keeps
@@ -309,7 +328,7 @@ class Document:
 
     def _finished(self, number: int, given: Translated, *, ended: bool = True) -> Translated:
         """A translation with the marks of its sentence, linked to the sentence as it stands in the
-        passage, and in capitals if that is."""
+        passage, and with its capitals."""
         passage, span = self._places[number]
         sentence, target = passage.text[slice(*span)], self._languages[1]
         edits: list[Edit] = []
@@ -322,7 +341,7 @@ class Document:
             edits = mark_edits(sentence, given.text, target, ended=ended)
         if edits:
             given = Translated(edited(given.text, edits), edited_links(given.links, edits))
-        return raised(given) if self._in_capitals[number] else given
+        return self._cased[number].written(given) if number in self._cased else given
 
     def render(self, translations: Sequence[Translated]) -> Translated:
         """The translation of the text; its links are between the texts as written."""
@@ -378,6 +397,8 @@ class Document:
             self.warnings.append(warning)
 
 
+_CASED = re.compile("[A-ZÀ-ÖØ-Þ]{2}|^[^.!?…]*$")
+"""Pattern of sentences that may have words in capitals, or be labels or titles."""
 _MARKUPS: dict[Format, Markup] = {"text": "text", "html": "html", "markdown": "text", "xml": "xml"}
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from serving.text.alignment import Link
 from serving.text.document import Document
+from serving.text.placing.placement import Translated
 
 
 class GrowingTexts:
@@ -25,15 +27,18 @@ class GrowingTexts:
     def update(self, number: int, text: str) -> tuple[int, str] | None:
         """Set the certain beginning of a sentence; returns the number of its document and the
         certain text, if that has grown."""
-        return self._noted(number, text, ended=False)
+        return self._noted(number, Translated(text), ended=False)
 
-    def ended(self, number: int, text: str) -> tuple[int, str] | None:
-        """Set the final text of a sentence; returns the same as `update`."""
-        return self._noted(number, text, ended=True)
+    def ended(self, number: int, text: str, links: Sequence[Link] = ()) -> tuple[int, str] | None:
+        """Set the final text of a sentence, with its word links if the document needs them; returns
+        the same as `update`."""
+        return self._noted(number, Translated(text, links), ended=True)
 
-    def _noted(self, number: int, text: str, *, ended: bool) -> tuple[int, str] | None:
+    def _noted(
+        self, number: int, translation: Translated, *, ended: bool
+    ) -> tuple[int, str] | None:
         index, place = self._places[number]
-        grown = self._texts[index].note(place, text, ended=ended)
+        grown = self._texts[index].note(place, translation, ended=ended)
         return None if grown is None else (index, grown)
 
 
@@ -43,16 +48,16 @@ class _GrowingText:
 
     def __init__(self, document: Document) -> None:
         self._document = document
-        self._gaps = [] if document.needs_links else document.gaps()
+        self._gaps = [] if document.has_markup else document.gaps()
         self._texts = [""] * len(document.sentences)
         self._ended = [False] * len(document.sentences)
         self._current = 0
         self._written = self._gaps[0] if self._gaps else ""
         self._given = 0
 
-    def note(self, place: int, text: str, *, ended: bool) -> str | None:
+    def note(self, place: int, translation: Translated, *, ended: bool) -> str | None:
         """Set the beginning of a sentence; returns the text if more of it is certain now."""
-        self._texts[place] = self._document.written(place, text, ended=ended)
+        self._texts[place] = self._document.written(place, translation, ended=ended)
         self._ended[place] = ended
         if not self._gaps or place != self._current:
             return None  # until the sentences before it are final

@@ -69,8 +69,8 @@ class Done:
 
 @dataclass(frozen=True)
 class Again:
-    """A sentence must be decoded again with other options, because its output loops or has a
-    fault."""
+    """A sentence must be decoded again with other options or another source, because its output
+    loops, has a fault or is a copy."""
 
     sentence: Sentence
 

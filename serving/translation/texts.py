@@ -12,7 +12,7 @@ from serving.arrays import Floats
 from serving.bundle.folder import read_manifest
 from serving.bundle.load_tokenizer import load_tokenizers
 from serving.bundle.manifest import Manifest, check_shortlist
-from serving.bundle.tokenizer import TextTokenizer, ids_of_pieces
+from serving.bundle.tokenizer import Scored, TextTokenizer, ids_of_pieces
 from serving.checking.invariants import faults, is_noteworthy
 from serving.errors import (
     BundleError,
@@ -32,9 +32,11 @@ from serving.text.alignment import Link, Span, word_links, word_spans, word_weig
 from serving.text.characters import check_text
 from serving.text.memory.segments import Draft, changed_words
 from serving.text.phrases import Phrases, read_phrases
+from serving.text.placing.casing import label_in_small_letters
 from serving.text.stream import TextStream
 from serving.text.terms import NO_TERMS, TermReader
 from serving.translation.drafting import begun, first_changed, ids_before, shortened
+from serving.translation.labels import is_copied, with_small_letter
 from serving.translation.results import (
     Again,
     Done,
@@ -84,6 +86,8 @@ class TextProcessor:
         self._source_pieces = functools.lru_cache(_REMEMBERED)(functools.partial(_pieces, source))
         self._spells = functools.lru_cache(_REMEMBERED)(functools.partial(_spells, source))
         self._of_bytes = not _spells(source, "a")
+        self.score = source.score if isinstance(source, Scored) else None
+        """The score of a word in the source's vocabulary, if it has such scores."""
 
     @property
     def _max_source(self) -> int:
@@ -137,6 +141,10 @@ class TextProcessor:
             and draft is None
             and not (options.return_alternatives or (original and original.noteworthy)),
         )
+        label = self._label(request, original)
+        if label is not None:
+            small = self.encode_source(label, request.source, request.target)
+            return with_small_letter(sentence, label, small, alignments=request.alignments)
         if not options.return_alternatives:
             return sentence if draft is None else self._drafted(sentence, draft, request)
         self.demand(sentence)
@@ -271,7 +279,21 @@ class TextProcessor:
             tuple(warnings),
             beginning="" if sentence.beginning is None else sentence.beginning.text,
         )
+        other, original = sentence.if_copied, sentence.original
+        if other and original and is_copied(original.text, translation.text):
+            return Again(other)
         return self._verified(sentence, translation, finished.others)
+
+    def _label(self, request: Request, original: Original | None) -> str | None:
+        """How else a label may be read, if its translation is compared with it and the request asks
+        for nothing more."""
+        if original is None or original.source is None or self.score is None:
+            return None
+        if original.text.endswith((".", "!", "?")):  # as most sentences
+            return None
+        if request.draft or request.terms is not NO_TERMS or request.options.return_alternatives:
+            return None
+        return label_in_small_letters(original.text, original.source, self.score)
 
     def _original(self, request: Request) -> Original:
         """The text that a translation is compared with."""

@@ -219,6 +219,7 @@ class ModelTranslator:
             target=target,
             spells=self.texts.spells,
             usual=None if whole else self.texts.usual,
+            score=self.texts.score,
         )
         if len(document.sentences) > 1:
             check_single(options, wishes.terms, len(document.sentences))

@@ -89,6 +89,9 @@ class Sentence:
     """The sentence for which this one, whose output is `given`, is a draft; None for any other."""
     beginning: Beginning | None = None
     """The part of the draft that is in the prefix, if the sentence had a draft."""
+    if_copied: Sentence | None = None
+    """The sentence to decode instead if the translation copies this one, a label: it begins with a
+    small letter."""
 
     @functools.cached_property
     def key(self) -> tuple[object, ...]:
@@ -107,6 +110,7 @@ class Sentence:
             whole.known,
             whole.original,
             whole.draft_of and (whole.draft_of.sentence.key, whole.draft_of.changed),
+            whole.if_copied and whole.if_copied.key,
         )
 
     @functools.cached_property

@@ -35,6 +35,20 @@ _OTHER_WORDS = frozenset(
     """.split()  # noqa: SIM905
 )
 """German words that are not nouns."""
+_POLITE = re.compile("sie|ihnen|ihre?[mnrs]?")
+"""Words that address the reader of a sign, unless a verb of another person stands beside them:
+`SCHLIESSEN SIE DIE TÜR`, but `HAT SIE ANGERUFEN?` and `WO SEID IHR?`"""
+_SIGN = 12
+"""Largest number of words of a sign. Longer sentences rather tell of others."""
+_FAMILIAR = frozenset("du dich dir dein deine deinen deinem deiner".split())  # noqa: SIM905
+_OF_OTHERS = re.compile(
+    "ist|war|hatte?|wird|wurde|würde|wäre|hätte|könnte|kann|konnte|will|wollte|muss|musste|müsste|"
+    "soll|sollte|darf|durfte|mag|mochte|möchte|seid|habt|werdet|könnt|wollt|müsst|sollt|dürft"
+)
+_VERB_BEFORE = re.compile("(?!(?:bitte|erst|fast|heute|jetzt|mit|nicht|seit|sonst|statt)$).+te?")
+"""Words that are mostly verbs of another person before `sie`."""
+_BEFORE_MORGEN = frozenset("am diesem diesen gestern guten heute jeden vom".split())  # noqa: SIM905
+"""Words after which `Morgen` is a noun, and not tomorrow."""
 _NO_NOUN = re.compile(r"\w{1,2}|\w*(?:en|te|t|ig|lich|isch)")
 """Endings of German words that are mostly not nouns, and of short ones."""
 _ACRONYMS = frozenset(
@@ -65,11 +79,15 @@ def in_ordinary_case(text: str, language: str, kept: Collection[Span] = ()) -> s
     lower = [small if len(small := c.lower()) == 1 else c for c in plain]
     first = next((i for i, c in enumerate(text) if c.isalpha()), 0)
     lower[first] = text[first]
-    for match in _WORD.finditer("".join(lower)):
+    words = list(_WORD.finditer("".join(lower).lower()))
+    sign = len(words) <= _SIGN and _FAMILIAR.isdisjoint(word[0] for word in words)
+    for number, match in enumerate(words):
         begin, end = match.span()
-        if _is_acronym(text[begin:end], language):
+        before = words[number - 1][0] if number else ""
+        after = words[number + 1][0] if number + 1 < len(words) else ""
+        if is_acronym(text[begin:end], language):
             lower[begin:end] = text[begin:end]
-        elif language == "de" and not (match[0] in _OTHER_WORDS or _NO_NOUN.fullmatch(match[0])):
+        elif language == "de" and _has_capital(before, match[0], after, sign=sign):
             lower[begin] = text[begin]
     if language == "en":
         for match in _PRONOUN.finditer("".join(lower)):
@@ -79,23 +97,44 @@ def in_ordinary_case(text: str, language: str, kept: Collection[Span] = ()) -> s
     return "".join(lower)
 
 
-def _is_acronym(word: str, language: str) -> bool:
+def _has_capital(before: str, word: str, after: str, *, sign: bool) -> bool:
+    """Whether a German word between two others, in small letters, likely begins with a capital.
+    `sign`: the sentence may address its reader."""
+    if sign and _POLITE.fullmatch(word):
+        verbs = (_VERB_BEFORE.fullmatch(before), *map(_OF_OTHERS.fullmatch, (before, after)))
+        return not any(verbs)
+    if word == "morgen":
+        return before in _BEFORE_MORGEN
+    return not (word in _OTHER_WORDS or _POLITE.fullmatch(word) or _NO_NOUN.fullmatch(word))
+
+
+def is_small_word(word: str) -> bool:
+    """Whether a German word is known to be no noun."""
+    return word in _OTHER_WORDS
+
+
+def is_acronym(word: str, language: str) -> bool:
+    """Whether a word in capitals is a well-known acronym of German or English, or has no vowel."""
     small = word.lower()
     if language not in ("de", "en") or is_abbreviation(small, language):
         return False
     return word in _ACRONYMS or _CONSONANTS.fullmatch(small) is not None
 
 
-def raised(translated: Translated) -> Translated:
-    """A translation in capitals; links are moved where a letter becomes several."""
-    text = translated.text.upper()
-    if len(text) == len(translated.text) or not translated.links:
+def raised(translated: Translated, spans: Collection[Span] | None = None) -> Translated:
+    """A translation with these spans, or all of it, in capitals; links are moved where a letter
+    becomes several."""
+    letters = list(translated.text)
+    for begin, end in [(0, len(letters))] if spans is None else spans:
+        letters[begin:end] = map(str.upper, letters[begin:end])
+    text = "".join(letters)
+    if len(text) == len(letters):
         return Translated(text, translated.links)
     ends = [0]
-    for character in translated.text:
-        ends.append(ends[-1] + len(character.upper()))
+    for letter in letters:
+        ends.append(ends[-1] + len(letter))
     links = [
         dataclasses.replace(link, target=(ends[link.target[0]], ends[link.target[1]]))
         for link in translated.links
     ]
-    return Translated("".join(map(str.upper, translated.text)), links)
+    return Translated(text, links)

@@ -209,7 +209,8 @@ class Jobs:
                 if growing is None:
                     continue
                 if isinstance(event, Completed):
-                    grown = growing.ended(number, event.translation.text)
+                    linked = event.translation.linked
+                    grown = growing.ended(number, linked.text, linked.links)
                 else:
                     grown = growing.update(number, event.text)
                 if grown is not None:

@@ -135,6 +135,7 @@ class Planner:
                         target=job.target,
                         spells=texts.spells,
                         usual=None if whole else texts.usual,
+                        score=texts.score,
                     )
                 if len(document.sentences) > 1:
                     check_single(options, job.terms, len(document.sentences))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import unicodedata
 from pathlib import Path
 
@@ -88,6 +89,17 @@ def test_ids_that_vanish_have_no_width(tokenizer: Tokenizer) -> None:
     spans = tokenizer.decoded_spans([BOS_ID, first, PAD_ID, second, EOS_ID])
     assert [spans[1], spans[3]] == plain
     assert [spans[0], spans[2], spans[4]] == [(0, 0), (plain[0][1],) * 2, (plain[1][1],) * 2]
+
+
+def test_only_words_that_are_one_piece_have_a_score(tokenizer: Tokenizer) -> None:
+    pieces = tokenizer.pieces(list(range(VOCABULARY)))
+    words = [piece[1:] for piece in pieces if re.fullmatch("\u2581[a-z]{3,}", piece)]
+    scores = [tokenizer.score(word) for word in words]
+    assert len(words) > 10
+    assert None not in scores
+    assert scores == sorted(scores, key=lambda score: -(score or 0.0))  # the likeliest come first
+    assert tokenizer.score(words[0] * 2) is None
+    assert tokenizer.score(words[0].upper()) is None
 
 
 def test_segmentations_are_of_the_same_text(tokenizer: Tokenizer) -> None:

@@ -373,6 +373,26 @@ def test_likely_nouns_of_german_get_a_capital() -> None:
     assert read("DER HUND WILL MIT DIR SPIELEN").sentences == ["Der Hund will mit dir spielen"]
 
 
+@pytest.mark.parametrize(
+    ("source", "read_as"),
+    [
+        ("KÖNNEN SIE MIR HELFEN?", "Können Sie mir helfen?"),
+        ("WIR DANKEN IHNEN FÜR IHREN BESUCH", "Wir danken Ihnen für Ihren Besuch"),
+        ("BITTE SIE UND IHRE KINDER", "Bitte Sie und Ihre Kinder"),
+        ("WAS HAT SIE GESAGT?", "Was hat sie gesagt?"),  # a verb of another person
+        ("WANN KOMMT SIE?", "Wann kommt sie?"),
+        ("NIEMAND KANNTE SIE.", "Niemand kannte sie."),
+        ("HEUTE SEID IHR HIER", "Heute seid ihr hier"),
+        ("HAST DU SIE GESEHEN?", "Hast du sie gesehen?"),
+        ("DORT SIND " + "WIR UND " * 9 + "SIE", "Dort sind " + "wir und " * 9 + "sie"),  # no sign
+        ("GUTEN MORGEN, TOM", "Guten Morgen, Tom"),
+        ("WIR SEHEN UNS MORGEN", "Wir sehen uns morgen"),
+    ],
+)
+def test_signs_address_their_reader(source: str, read_as: str) -> None:
+    assert read(source).sentences == [read_as]
+
+
 def test_each_sentence_is_judged_by_itself() -> None:
     assert read("Halt. BITTE NICHT RAUCHEN! Danke.").sentences == [
         "Halt.", "Bitte nicht rauchen!", "Danke.",

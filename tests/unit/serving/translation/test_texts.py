@@ -15,7 +15,8 @@ from serving.search.beams.sentence import Finished, Hypothesis, Sentence
 from serving.search.ids import EOS_ID
 from serving.search.options import SearchOptions
 from serving.text.memory.segments import Draft
-from serving.translation.results import Done
+from serving.text.terms import Terms
+from serving.translation.results import Again, Done
 from serving.translation.texts import TextProcessor, demand
 from serving.translation.ticket import Request
 from tests.unit.serving.echo import ByteTokenizer, echo_manifest
@@ -48,11 +49,18 @@ def test_no_sentence_ever_outgrows_its_demand(
         assert stepper.states[0].cache_BC2.shape[1] <= highest
 
 
-def texts_of(max_positions: int | None) -> TextProcessor:
+class ScoredTokenizer(ByteTokenizer):
+    """Bytes, with a score for one word."""
+
+    def score(self, word: str) -> float | None:
+        return -8.0 if word == "prix" else None
+
+
+def texts_of(max_positions: int | None, tokenizer: ByteTokenizer | None = None) -> TextProcessor:
     manifest = echo_manifest()
     sizes = manifest.sizes.model_copy(update={"max_positions": max_positions})
     manifest = manifest.model_copy(update={"sizes": sizes})
-    tokenizer = ByteTokenizer()
+    tokenizer = tokenizer or ByteTokenizer()
     return TextProcessor(manifest, tokenizer, tokenizer, FakeStepper(FakeModel()), 2**30)
 
 
@@ -110,3 +118,49 @@ def test_a_draft_that_leaves_no_positions_for_the_output_is_not_used() -> None:
         sentence = texts_of(40).prepare(request)
         assert sentence is not None
         assert (sentence.draft_of is not None) is used
+
+
+LABEL = Request(text="Prix", source="fr", target="en", stream=True)
+
+
+@pytest.mark.parametrize(
+    ("translation", "copied"), [("Prix", True), ("the príx", True), ("Price", False)]
+)
+def test_a_label_that_is_copied_is_decoded_with_a_small_letter(
+    translation: str, copied: bool
+) -> None:
+    texts = texts_of(None, ScoredTokenizer())
+    sentence = texts.prepare(replace(LABEL, alignments=True))
+    assert sentence is not None
+    assert not sentence.streamed
+    best = Hypothesis(tuple(texts.target.encode(translation)), -1.0, -1.0, (), end=EOS_ID)
+    outcome = texts.complete(sentence, Finished(0, (best,), ()))
+
+    if not copied:
+        assert isinstance(outcome, Done)
+        return
+    assert isinstance(outcome, Again)
+    assert outcome.sentence.text == "prix"
+    assert outcome.sentence.source == texts.encode_source("prix")
+    last = texts.complete(outcome.sentence, Finished(0, (best,), ()))
+    assert isinstance(last, Done)  # once is enough
+    assert last.translation.text == translation
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        replace(LABEL, options=SearchOptions(verify=False)),
+        replace(LABEL, target_prefix="P"),
+        replace(LABEL, terms=Terms(required=("cost",))),
+        replace(LABEL, source="de"),
+        replace(LABEL, text="Prix."),
+    ],
+)
+def test_other_texts_are_decoded_once(request_: Request) -> None:
+    sentence = texts_of(None, ScoredTokenizer()).prepare(request_)
+    assert sentence is not None
+    assert sentence.if_copied is None
+    plain = texts_of(None).prepare(LABEL)
+    assert plain is not None
+    assert plain.if_copied is None

@@ -72,7 +72,7 @@ def test_a_copied_sentence_comes_back_as_it_was_written() -> None:
     rendered = document.render([Translated(document.sentences[0], links)])
     assert rendered.text == source
     assert all(link.source == link.target for link in rendered.links)
-    assert document.written(0, document.sentences[0], ended=True) == source
+    assert document.written(0, Translated(document.sentences[0]), ended=True) == source
 
 
 def test_terms_are_found_in_the_sentence_as_it_is_read() -> None:
