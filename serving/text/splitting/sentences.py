@@ -18,7 +18,12 @@ _STRONG = re.compile(r"[;:—–]\s+|[；：]")  # noqa: RUF001
 _COMMA = re.compile(r"[,)\]]\s+|[，、]")  # noqa: RUF001
 _SPACE = re.compile(r"\s+")
 _SPACE_MARK = re.compile(r"\s")
-_MARKER = re.compile(r"(?:(?:[-–—*•·‣◦▪>#|+]+|\(?(?:\d{1,3}|[a-zA-Z])\.?\))\s+)+")
+_MARKER = re.compile(
+    r"(?:(?:[-–—*•·‣◦▪>#|+]+|\(?(?:\d{1,3}|[a-zA-Z])\.?\))\s+)+"
+    r"|—(?=[^\W\d_]|[¿¡«\"“])|--(?=[A-ZÀ-ÖØ-Þ¿¡«\"“])|\)\s+"
+)
+"""Marks before an item of a list (`1.)` is divided after its full stop), and the dash with which
+what somebody says begins."""
 _NUMBER = re.compile(r"\(?\d{1,3}[.)]|\(?[a-zA-Z]\)")
 _CONTENT = re.compile(rf"[^\s{UNSEEN_ENDS}](?:.*[^\s{UNSEEN_ENDS}])?", re.DOTALL)
 _LONG = re.compile(r"\S{25,}")

@@ -244,3 +244,19 @@ def test_clauses_contain_all_but_white_space(text: str, usual: int) -> None:
     assert "".join(text[slice(*span)] for span in found).replace(" ", "") == text.replace(" ", "")
     for (_, end), (begin, _) in pairwise(found):
         assert not text[end:begin].strip()
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("—Gracias por todo.", ["Gracias por todo."]),
+        ("— ¿Qué tal?", ["¿Qué tal?"]),
+        ("—¿Qué tal?\n—Bien.", ["¿Qué tal?", "Bien."]),
+        ("--Adiós.", ["Adiós."]),
+        ("1.) Tür öffnen", ["Tür öffnen"]),
+        ("–5 Grad", ["–5 Grad"]),
+        ("--help zeigt alles", ["--help zeigt alles"]),
+    ],
+)
+def test_a_dash_before_what_somebody_says_is_no_part_of_it(text: str, wanted: list[str]) -> None:
+    assert sentences(text, "es") == wanted
