@@ -26,6 +26,7 @@ from serving.text.kept.spelling import Spells, unspelt
 from serving.text.passages.building import read_parts
 from serving.text.passages.passage import Inline, Markup, Passage, escaped
 from serving.text.passages.tokens import Token, joined_tokens, plain_tokens, with_neighbours_apart
+from serving.text.placing.capitals import goes_on_small
 from serving.text.placing.casing import CasedSentence, Scores, cased_sentence
 from serving.text.placing.marks import are_alike, certain, mark_edits
 from serving.text.placing.placement import (
@@ -85,6 +86,8 @@ class Document:
         """The position of each sentence."""
         self._readings: list[list[Edit]] = []
         """The edits with which each sentence is read."""
+        self._continuing: set[int] = set()
+        """The sentences that are a clause in which another one goes on."""
         self._taken: set[int] = set()
         """The sentences that have an existing translation."""
         self.warnings: list[str] = []
@@ -121,14 +124,16 @@ class Document:
             for thing in passage.masked:
                 if _is_long_word(thing.opening) and not fits(thing.opening):
                     self._warn("long_word")
+            inner: set[int] = set()
             if split:
                 ends = list(endings(text, passage.symbols(), language))
-                spans = [
-                    clause
+                parts = [
+                    [*in_clauses(text, part, usual)] if usual else [part]
                     for sentence in sentence_spans(text, language, kept, ends)
                     for part in divided(text, sentence, fits)
-                    for clause in (in_clauses(text, part, usual) if usual else (part,))
                 ]
+                inner = {begin for clauses in parts for begin, _ in clauses[1:]}
+                spans = [clause for clauses in parts for clause in clauses]
             else:
                 whole = stripped(text, (0, len(text)))
                 spans = list(divided(text, whole, fits, between_words=False))
@@ -145,6 +150,8 @@ class Document:
                     self._cased[len(self.sentences)] = read
                     sentence = read.text
                 passage.sentences.append((begin, end))
+                if begin in inner:
+                    self._continuing.add(len(self.sentences))
                 self._add(sentence, fits)
                 self._places.append((passage, (begin, end)))
 
@@ -341,6 +348,8 @@ class Document:
             edits = mark_edits(sentence, given.text, target, ended=ended)
         if edits:
             given = Translated(edited(given.text, edits), edited_links(given.links, edits))
+        if number in self._continuing and goes_on_small(sentence, given.text, target):
+            return Translated(given.text[:1].lower() + given.text[1:], given.links)
         return self._cased[number].written(given) if number in self._cased else given
 
     def render(self, translations: Sequence[Translated]) -> Translated:

@@ -13,7 +13,7 @@ from collections.abc import Collection
 
 from serving.text.alignment import Span
 from serving.text.placing.placement import Translated
-from serving.text.splitting.abbreviations import is_abbreviation
+from serving.text.splitting.abbreviations import begins_sentence, is_abbreviation
 
 _WORD = re.compile(r"[^\W\d_]+")
 _LETTERS = 4
@@ -138,3 +138,16 @@ def raised(translated: Translated, spans: Collection[Span] | None = None) -> Tra
         for link in translated.links
     ]
     return Translated(text, links)
+
+
+_ADDRESSING = frozenset(("sie", "ihr", "ihre", "ihnen", "ihrem", "ihren", "ihrer"))
+"""German words with a capital that are no others."""
+
+
+def goes_on_small(source: str, text: str, target: str) -> bool:
+    """Whether the translation of a clause within a sentence begins with a capital that only stands
+    at the beginning of sentences: the clause has none, and the word is no noun and no name."""
+    word = _WORD.match(text)
+    if word is None or not source[:1].islower() or not word[0][0].isupper() or word[0] == "I":
+        return False
+    return word[0].lower() not in _ADDRESSING and begins_sentence(word[0], target)

@@ -20,8 +20,10 @@ from serving.errors import (
 from serving.queue.limits import BatchLimits
 from serving.search.options import SearchOptions
 from serving.text.characters import check_text
+from serving.text.document import Document
 from serving.text.glossary import TermIndex
 from serving.text.memory.segments import MemoryUse
+from serving.text.placing.placement import Translated
 from serving.text.terms import Terms
 from serving.translation.results import Translation
 from serving.translation.texts import ends_in_loop
@@ -238,6 +240,31 @@ def test_a_sentence_longer_than_usual_is_divided_unless_it_has_to_be_one(
     assert sentences(text, terms=Terms(required=("weg",))) == [text]
     memory = MemoryUse(lambda sentences, _: [None] * len(sentences))
     assert sentences(text, memory=memory) == [text]
+
+
+@pytest.mark.parametrize(
+    ("target", "clause", "translation", "wanted"),
+    [
+        ("en", "der war alt.", "This was old.", "this was old."),
+        ("en", "ich bin alt.", "I am old.", "I am old."),
+        ("en", "peter ist alt.", "Peter is old.", "Peter is old."),
+        ("en", "Häuser sind alt.", "The houses are old.", "The houses are old."),
+        ("de", "which was old.", "Das war alt.", "das war alt."),
+        ("de", "you are old.", "Sie sind alt.", "Sie sind alt."),
+    ],
+)
+def test_a_clause_goes_on_with_a_small_letter(
+    target: str, clause: str, translation: str, wanted: str
+) -> None:
+    begin = "Wir sahen ein Bild," if target == "en" else "We saw a picture,"
+    document = Document(f"{begin} {clause}", "text")
+    source = "de" if target == "en" else "en"
+    document.divide(source, lambda _: True, target=target, usual=lambda text: len(text) < 25)
+    assert document.sentences == [begin, clause]
+    assert document.render([Translated(begin), Translated(translation)]).text == f"{begin} {wanted}"
+    ended = document.written(1, Translated(translation), ended=True)
+    assert ended.startswith(document.written(1, Translated(translation[:6]), ended=False))
+    assert ended == wanted
 
 
 def test_max_length_is_a_warning(translator: EchoTranslator) -> None:
