@@ -176,7 +176,8 @@ class Decoder(Generic[Task, News, Outcome]):
     def _step(self) -> None:
         """Let the engine go on, and deliver its progress. Raises DeviceLostError."""
         progress = self._engine.step()
-        progress.check_device()
+        if progress.failed:
+            progress.check_device()
         self._note(progress)
         if progress.outcomes:
             self.down = False

@@ -84,8 +84,8 @@ class Document:
         """How sentences with unusual capitals are read, and their translations written."""
         self._places: list[tuple[Passage, Span]] = []
         """The position of each sentence."""
-        self._readings: list[list[Edit]] = []
-        """The edits with which each sentence is read."""
+        self._readings: dict[int, list[Edit]] = {}
+        """The edits with which sentences are read."""
         self._continuing: set[int] = set()
         """The sentences that are a clause in which another one goes on."""
         self._taken: set[int] = set()
@@ -126,7 +126,8 @@ class Document:
                     self._warn("long_word")
             inner: set[int] = set()
             if split:
-                ends = list(endings(text, passage.symbols(), language))
+                symbols = passage.symbols() if passage.inlines else ()
+                ends = list(endings(text, symbols, language)) if symbols else []
                 parts = [
                     [*in_clauses(text, part, usual)] if usual else [part]
                     for sentence in sentence_spans(text, language, kept, ends)
@@ -158,9 +159,9 @@ class Document:
     def _set_apart(self, spells: Spells | None) -> None:
         """Keep the words that the vocabulary cannot spell, and read `&` as these languages do."""
         language, target = self._languages
-        others = (passage.text for passage in self._passages if not passage.text.isascii())
+        others = [passage.text for passage in self._passages if not passage.text.isascii()]
         find = None
-        if spells:
+        if spells and others:
             spells = spelt_as_read(spells, language, target)
             if any(unspelt(text, spells) for text in others):
                 find = functools.partial(unspelt, spells=spells)
@@ -172,11 +173,12 @@ class Document:
 
     def _add(self, sentence: str, fits: Callable[[str], bool]) -> None:
         """Add a sentence as models read it best, or as it is written if it would be too long."""
-        reading = reading_edits(sentence, *self._languages)
-        if reading and not fits(edited(sentence, reading)):
-            reading = []
-        self._readings.append(reading)
-        self.sentences.append(edited(sentence, reading))
+        if not _PLAIN.fullmatch(sentence):
+            reading = reading_edits(sentence, *self._languages)
+            if reading and fits(edited(sentence, reading)):
+                self._readings[len(self.sentences)] = reading
+                sentence = edited(sentence, reading)
+        self.sentences.append(sentence)
 
     @property
     def _passages(self) -> Iterator[Passage]:
@@ -234,7 +236,8 @@ class Document:
         they are given are none."""
         passage, (first, last) = self._places[number]
         sentence, parts, kept = self.sentences[number], list[str](), list[Kept]()
-        sentence = edited(sentence, undone(passage.text[first:last], self._readings[number]))
+        if number in self._readings:
+            sentence = edited(sentence, undone(passage.text[first:last], self._readings[number]))
         if number in self._cased and self._cased[number].emphasised:
             sentence = passage.text[first:last]
         done = length = 0
@@ -252,7 +255,7 @@ class Document:
 
     def as_read(self, number: int, span: Span) -> Span:
         """Where a part of a sentence as it is written is in the sentence as it is read."""
-        return moved_span(span, self._readings[number])
+        return moved_span(span, self._readings.get(number, ()))
 
     def take(self, number: int, translation: str) -> str | None:
         """Accept an existing translation of `as_given`; returns it with masks in place of the kept
@@ -319,7 +322,7 @@ class Document:
             source = "".join(map(passage.written, range(*span)))
             if (
                 ended
-                or self._readings[number]
+                or number in self._readings
                 or source != escaped(passage.text[slice(*span)], passage.markup, passage.quotes)
             ):
                 return source if ended else ""
@@ -338,13 +341,14 @@ class Document:
         passage, and with its capitals."""
         passage, span = self._places[number]
         sentence, target = passage.text[slice(*span)], self._languages[1]
-        edits: list[Edit] = []
-        if reading := undone(sentence, self._readings[number]):
+        edits, reading = list[Edit](), list[Edit]()
+        if number in self._readings:
+            reading = undone(sentence, self._readings[number])
             links = [replace(each, source=moved_span(each.source, reading)) for each in given.links]
             given = Translated(given.text, links)
         if given.text == self.sentences[number]:
             edits = reading
-        elif self._has_own_marks(number):
+        elif not _are_plain(sentence, given.text) and self._has_own_marks(number):
             edits = mark_edits(sentence, given.text, target, ended=ended)
         if edits:
             given = Translated(edited(given.text, edits), edited_links(given.links, edits))
@@ -408,7 +412,17 @@ class Document:
 
 _CASED = re.compile("[A-ZÀ-ÖØ-Þ]{2}|^[^.!?…]*$")
 """Pattern of sentences that may have words in capitals, or be labels or titles."""
+_PLAIN = re.compile(r"[^\W\d_]+(?:(?:'|,? )[^\W\d_]+)*[.!?]?")
+"""Pattern of sentences of words, commas and a mark at the end: nothing in them is misread."""
 _MARKUPS: dict[Format, Markup] = {"text": "text", "html": "html", "markdown": "text", "xml": "xml"}
+
+
+def _are_plain(sentence: str, translation: str) -> bool:
+    """Whether both are plain, and either both or none have a mark at the end: then the translation
+    has the marks that it should have."""
+    ends = [text[-1:] in (".", "!", "?") for text in (sentence, translation)]
+    plain = _PLAIN.fullmatch(sentence) and _PLAIN.fullmatch(translation)
+    return plain is not None and ends[0] == ends[1]
 
 
 def _tokens(source: str, format: Format, ignored: Collection[str]) -> Sequence[Token]:

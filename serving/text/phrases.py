@@ -4,18 +4,17 @@ letters. Models translate them word by word if they have seen them too rarely.""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 from serving.errors import BundleError
 
 COLUMNS = 4
-_SPACES = re.compile(r"\s+")
 _MARKED = re.compile(r"(?P<begin>[¿¡]?)(?P<words>.*?)\s?(?P<end>[.!?…:,]?)", re.DOTALL)
 _BEGINNINGS = {"!": "¡", "?": "¿"}
 """Marks with which Spanish sentences begin, by their ends."""
-_INTERCHANGED = frozenset(("", ".", "!"))
+_INTERCHANGED = ("", ".", "!")
 """Ends that make no other sentence of the same words."""
 _SPACED = frozenset("!?:")
 """Marks with a space before them in French."""
@@ -36,31 +35,29 @@ class _Marked(NamedTuple):
     end: str
 
 
-class Phrases:
-    """The set phrases of a bundle."""
+Phrases = Mapping[tuple[str, str, str], tuple[str, str]]
+"""The translation of each phrase, as it is listed and for a text that begins with a capital, by
+source language, target language, and the phrase in small letters and with straight apostrophes."""
 
-    def __init__(self, phrases: Iterable[Phrase]) -> None:
-        """Of several translations of a phrase the first one counts."""
-        self._found: dict[tuple[str, str, str], tuple[_Marked, _Marked]] = {}
-        for phrase in phrases:
-            text, translation = _marked(phrase.text), _marked(phrase.translation)
-            key = (phrase.source, phrase.target, _key(text.words))
-            self._found.setdefault(key, (text, translation))
 
-    def find(self, text: str, source: str, target: str) -> str | None:
-        """The translation of a text that is a phrase. Capitals do not count, nor does the end, be
-        it a full stop, an exclamation mark or nothing; the translation gets the same end."""
-        words, end = _marked(text)
-        found = self._found.get((source, target, _key(words)))
-        if found is None:
-            return None
-        own, translation = found
-        if end != own.end and not {end, own.end} <= _INTERCHANGED:
-            return None
-        written = translation.words
-        if words[:1].isupper() and not own.words[:1].isupper():
-            written = written[:1].upper() + written[1:]
-        return _with_end(written, translation.end if end == own.end else end, target)
+def known_phrases(phrases: Iterable[Phrase]) -> Phrases:
+    """Phrases in each form that counts as them. Capitals do not count, nor does the end, be it a
+    full stop, an exclamation mark or nothing; the translation gets the same end. Of several
+    translations of a phrase the first one counts."""
+    found: dict[tuple[str, str, str], tuple[str, str]] = {}
+    for phrase in phrases:
+        text, translation = _marked(phrase.text), _marked(phrase.translation)
+        large = translation.words
+        if not text.words[:1].isupper():
+            large = large[:1].upper() + large[1:]
+        for end in _INTERCHANGED if text.end in _INTERCHANGED else (text.end,):
+            own = translation.end if end == text.end else end
+            written = [_with_end(each, own, phrase.target) for each in (translation.words, large)]
+            # Many people leave out marks at the beginning and blanks before those at the end.
+            for form in (_with_end(text.words, end, phrase.source), text.words + end):
+                small = form.replace("’", "'").casefold()
+                found.setdefault((phrase.source, phrase.target, small), (written[0], written[1]))
+    return found
 
 
 def read_phrases(path: Path) -> Phrases:
@@ -76,17 +73,13 @@ def read_phrases(path: Path) -> Phrases:
                 f"{path}: line {number} must have a language, a phrase, a language and a "
                 f"translation, got {lines[number - 1][:60]!r}; export the bundle again"
             )
-    return Phrases(Phrase(*row) for row in rows)
+    return known_phrases(Phrase(*row) for row in rows)
 
 
 def _marked(text: str) -> _Marked:
     found = _MARKED.fullmatch(text.strip())
     assert found  # every text has words, if only none
     return _Marked(found["words"], found["end"])
-
-
-def _key(words: str) -> str:
-    return _SPACES.sub(" ", words).replace("’", "'").casefold()
 
 
 def _with_end(words: str, end: str, language: str) -> str:

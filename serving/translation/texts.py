@@ -156,12 +156,13 @@ class TextProcessor:
         options = request.options
         free = not (request.target_prefix or request.draft) and request.terms is NO_TERMS
         one = options.num_hypotheses == 1 and not options.return_alternatives
-        if self._phrases is None or not (free and one and options.verify) or options.max_length:
+        if not self._phrases or not (free and one and options.verify) or options.max_length:
             return None
         source, target = self._languages(request)
-        if source is None or target is None:
-            return None
-        return self._phrases.find(request.text, source, target)
+        text = request.text.strip()
+        form = text.replace("’", "'").casefold()
+        found = self._phrases.get((source or "", target or "", form))
+        return found and found[text[:1].isupper()]
 
     def _languages(self, request: Request) -> tuple[str | None, str | None]:
         """The languages of a request: the model's if it has one pair and the request names none."""

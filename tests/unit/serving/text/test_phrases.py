@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from serving.errors import BundleError
-from serving.text.phrases import Phrase, Phrases, read_phrases
+from serving.text.phrases import Phrase, known_phrases, read_phrases
 
-PHRASES = Phrases(
+PHRASES = known_phrases(
     Phrase(*row)
     for row in (
         ("de", "Guten Morgen!", "en", "Good morning!"),
@@ -23,6 +23,8 @@ PHRASES = Phrases(
         ("de", "heute", "fr", "aujourd'hui"),
         ("de", "Montag", "fr", "lundi"),
         ("en", "It's fine.", "de", "Es ist gut."),
+        ("es", "¡Hola!", "fr", "Salut !"),
+        ("fr", "Ça va ?", "es", "¿Qué tal?"),
     )
 )
 
@@ -32,7 +34,7 @@ PHRASES = Phrases(
     [
         ("en", "Guten Morgen!", "Good morning!"),
         ("en", "Guten Morgen.", "Good morning."),
-        ("en", " guten  morgen ", "Good morning"),
+        ("en", "guten morgen", "Good morning"),
         ("en", "GUTEN MORGEN!", "Good morning!"),
         ("es", "Guten Morgen!", "¡Buenos días!"),
         ("es", "Guten Morgen.", "Buenos días."),
@@ -58,18 +60,26 @@ PHRASES = Phrases(
     ],
 )
 def test_what_counts_as_a_phrase(target: str, text: str, wanted: str | None) -> None:
-    assert PHRASES.find(text, "de", target) == wanted
+    found = PHRASES.get(("de", target, text.replace("\u2019", "'").casefold()))
+    assert (found and found[text[:1].isupper()]) == wanted
+
+
+def test_marks_that_people_leave_out() -> None:
+    for text in ("¡hola!", "hola!"):
+        assert PHRASES["es", "fr", text] == ("Salut !", "Salut !")
+    for text in ("ça va ?", "ça va?"):
+        assert PHRASES["fr", "es", text] == ("¿Qué tal?", "¿Qué tal?")
 
 
 def test_a_language_that_has_none() -> None:
-    assert PHRASES.find("Guten Morgen!", "nl", "en") is None
-    assert PHRASES.find("It\u2019s fine", "en", "de") == "Es ist gut"
+    assert ("nl", "en", "guten morgen!") not in PHRASES
+    assert PHRASES["en", "de", "it's fine"] == ("Es ist gut", "Es ist gut")
 
 
 def test_a_file_of_phrases(tmp_path: Path) -> None:
     file = tmp_path / "phrases.tsv"
     file.write_text("de\tDanke.\ten\tThanks.\n", encoding="utf-8")
-    assert read_phrases(file).find("Danke", "de", "en") == "Thanks"
+    assert read_phrases(file)["de", "en", "danke"] == ("Thanks", "Thanks")
     for line in ("de\tDanke.\ten", "de\tDanke.\ten\t", "de\tDanke.\ten\tThanks.\tx"):
         file.write_text(line, encoding="utf-8")
         with pytest.raises(BundleError, match="line 1 must have a language, a phrase"):

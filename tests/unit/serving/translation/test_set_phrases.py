@@ -8,13 +8,13 @@ import pytest
 
 from serving.queue.limits import BatchLimits
 from serving.search.options import SearchOptions
-from serving.text.phrases import Phrase, Phrases
+from serving.text.phrases import Phrase, known_phrases
 from serving.text.terms import Terms
 from serving.translation.texts import TextProcessor
 from serving.translation.translator import ModelTranslator, Wishes
 from tests.unit.serving.echo import ByteTokenizer, EchoStepper, OneStepper, echo_manifest
 
-PHRASES = Phrases([Phrase("de", "Guten Tag!", "en", "Hello!")])
+PHRASES = known_phrases([Phrase("de", "Guten Tag!", "en", "Hello!")])
 
 
 @pytest.fixture(scope="module")
