@@ -300,7 +300,7 @@ def test_a_process_that_does_not_start_is_tried_again(
     assert processes.pids[0] > 0
 
 
-ENGLISH = ["This is a house.", "Where is the station?", "He has a dog.", "It rains."]
+ENGLISH = ["This is a house.", "Where is the harbour?", "He has a dog.", "It rains."]
 
 
 class TwoModels:

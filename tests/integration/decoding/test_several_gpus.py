@@ -304,5 +304,6 @@ def test_an_encoder_gives_the_same_on_several_gpus_and_if_one_is_lost() -> None:
             os.kill(model.engines[0].pid, signal.SIGKILL)
         found = [ticket.result(PATIENT) for ticket in tickets]
         np.testing.assert_array_equal(found, wanted)
+    wait_until(lambda: not any(engine.lost for engine in model.engines))
     assert [shown(engine.pid) for engine in model.engines] == ["3", "GPU-b"]
     scheduler.close(PATIENT)
