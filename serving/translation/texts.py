@@ -151,12 +151,13 @@ class TextProcessor:
         return first_tokens(sentence)
 
     def _phrase(self, request: Request) -> str | None:
-        """The translation of a set phrase. Where it has to be another one, or several are wanted,
-        and where the model's own is wanted (`verify`), there is none."""
+        """The translation of a set phrase, which is its only hypothesis. Where it has to be another
+        one, and where the model's own is wanted (`verify`), there is none."""
         options = request.options
         free = not (request.target_prefix or request.draft) and request.terms is NO_TERMS
-        one = options.num_hypotheses == 1 and not options.return_alternatives
-        if not self._phrases or not (free and one and options.verify) or options.max_length:
+        if not self._phrases or not (free and options.verify) or options.max_length:
+            return None
+        if options.return_alternatives:
             return None
         source, target = self._languages(request)
         text = request.text.strip()

@@ -13,7 +13,7 @@ TEXTS = [
     "Das Haus ist sehr alt.",
     "Ich habe heute keine Zeit.",
     "Tom hat seinen Schlüssel verloren.",
-    "Wo ist der Bahnhof?",
+    "Wo ist der Hafen?",
     "Die Kinder spielen im Garten, und der Hund schläft unter dem Tisch.",
 ]
 

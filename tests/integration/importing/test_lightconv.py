@@ -261,8 +261,8 @@ def test_a_model_with_two_vocabularies_becomes_an_int8_bundle_that_translates(
     for text in texts:
         wanted = [i + 1 for i in source.encode(text)]  # its own ids begin behind <unk>, <s>, </s>
         assert translator.texts.encode_source(text) == [*wanted, 2]
-    outcomes = translator.translate(texts)
-    assert outcomes == [translator.translate([text])[0] for text in texts]
+    outcomes = translator.translate_sentences(texts)
+    assert outcomes == [translator.translate_sentences([text])[0] for text in texts]
     for outcome in outcomes:
         kept = [piece for piece in outcome.hypotheses[0].tokens if piece not in _SPECIAL]
         if len(kept) == len(outcome.hypotheses[0].tokens):
@@ -316,8 +316,8 @@ def test_texts_are_cut_by_the_codes_beside_it(tmp_path: Path, fast: bool) -> Non
     for text, pieces in zip(texts, cut, strict=False):
         found = translator.texts.encode_source(text)
         assert [written[i] for i in found] == [*pieces, "</s>"]
-    outcomes = translator.translate(texts)
-    assert outcomes == [translator.translate([text])[0] for text in texts]
+    outcomes = translator.translate_sentences(texts)
+    assert outcomes == [translator.translate_sentences([text])[0] for text in texts]
     detokenizer = MosesDetokenizer("en")
     for outcome in outcomes:
         best = outcome.hypotheses[0]
