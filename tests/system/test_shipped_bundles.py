@@ -70,7 +70,7 @@ def test_four_directions_in_one_model() -> None:
         ("es", "en", "No sé nada.", "I don't know anything."),
         ("en", "es", "I don't know.", "No sé."),
     ):
-        (found,) = translator.translate([text], source=source, target=target)
+        (found,) = translator.translate_sentences([text], source=source, target=target)
         assert found.text == wanted
 
 

@@ -114,7 +114,7 @@ def test_a_bundle_translates_as_its_own_library_does(bundle: tuple[Path, Any]) -
         assert ids[0] == BOS
         assert EOS not in ids
         wanted = [i for i in generated(theirs, ids, 4) if i != EOS]
-        (found,) = translator.translate(text, options)
+        (found,) = translator.translate_sentences(text, options)
         assert found.text == translator.texts.target.decode(wanted)
 
 
