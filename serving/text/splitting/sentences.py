@@ -20,7 +20,7 @@ _SPACE = re.compile(r"\s+")
 _SPACE_MARK = re.compile(r"\s")
 _MARKER = re.compile(
     r"(?:(?:[-–—*•·‣◦▪>#|+]+|\(?(?:\d{1,3}|[a-zA-Z])\.?\))\s+)+"
-    r"|—(?=[^\W\d_]|[¿¡«\"“])|--(?=[A-ZÀ-ÖØ-Þ¿¡«\"“])|\)\s+"
+    r"|—(?=[^\W\d_]|[¿¡«\"“])|--(?=[A-ZÀ-ÖØ-Þ¿¡«\"“])|(?<=\d\.)\)\s+"
 )
 """Marks before an item of a list (`1.)` is divided after its full stop), and the dash with which
 what somebody says begins."""
