@@ -81,16 +81,16 @@ def test_a_page_that_is_loaded_again_goes_on_with_the_text(page: Page, server: S
         expect(page.get_by_label("From")).to_have_value("en")
         said(page, "Ich habe heute keine Zeit.")
     page.goto(f"{server.url}/?source=de&target=en&q=Guten+Abend!")  # an address counts for more
-    said(page, "Good evening.")
+    said(page, "Good evening!")
     page.reload()
-    said(page, "Good evening.")
+    said(page, "Good evening!")
 
 
 def test_what_is_typed_replaces_the_example(visited: Visit, server: Server) -> None:
     visited.page.goto(server.url)
     expect(visited.page.get_by_label("Text to translate")).to_be_focused()
     visited.page.keyboard.type("Guten Abend!")
-    said(visited.page, "Good evening.")
+    said(visited.page, "Good evening!")
 
 
 def test_a_page_that_may_keep_nothing_translates(visited: Visit, server: Server) -> None:
