@@ -12,7 +12,7 @@ from typing import overload
 import numpy as np
 
 from serving.arrays import Floats
-from serving.bundle.encoder_tokenizer import EncodedText, EncoderTokenizer
+from serving.bundle.encoder_tokenizer import EncodedText
 from serving.bundle.manifest import Manifest, Reading
 from serving.encoding.inputs import Input, load_inputs
 from serving.encoding.scheduler import TextEngine
@@ -53,11 +53,6 @@ class TextReader:
     def reading(self) -> Reading:
         """How the model's outputs are made and named."""
         return self.inputs.reading
-
-    @property
-    def tokenizer(self) -> EncoderTokenizer:
-        """The tokenizer that inputs are read with."""
-        return self.inputs.tokenizer
 
     def engine(self) -> TextEngine:
         """Reads texts on the thread that calls it; all engines share the session."""

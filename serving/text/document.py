@@ -353,7 +353,7 @@ class Document:
         if edits:
             given = Translated(edited(given.text, edits), edited_links(given.links, edits))
         if number in self._continuing and goes_on_small(sentence, given.text, target):
-            return Translated(given.text[:1].lower() + given.text[1:], given.links)
+            given = Translated(given.text[:1].lower() + given.text[1:], given.links)
         return self._cased[number].written(given) if number in self._cased else given
 
     def render(self, translations: Sequence[Translated]) -> Translated:

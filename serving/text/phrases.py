@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from serving.errors import BundleError
 
-COLUMNS = 4
+_ADVICE = "write it again with `macaron export phrases`"
 _MARKED = re.compile(r"(?P<begin>[¿¡]?)(?P<words>.*?)\s?(?P<end>[.!?…:,]?)", re.DOTALL)
 _BEGINNINGS = {"!": "¡", "?": "¿"}
 """Marks with which Spanish sentences begin, by their ends."""
@@ -65,13 +65,13 @@ def read_phrases(path: Path) -> Phrases:
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeError) as error:
-        raise BundleError(f"{path}: cannot be read ({error}); export the bundle again") from error
+        raise BundleError(f"{path}: cannot be read ({error}); {_ADVICE}") from error
     rows = [line.split("\t") for line in lines]
     for number, row in enumerate(rows, 1):
-        if len(row) != COLUMNS or not all(map(str.strip, row)):
+        if len(row) != len(Phrase._fields) or not all(map(str.strip, row)):
             raise BundleError(
                 f"{path}: line {number} must have a language, a phrase, a language and a "
-                f"translation, got {lines[number - 1][:60]!r}; export the bundle again"
+                f"translation, got {lines[number - 1][:60]!r}; {_ADVICE}"
             )
     return known_phrases(Phrase(*row) for row in rows)
 

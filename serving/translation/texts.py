@@ -36,7 +36,6 @@ from serving.text.placing.casing import label_in_small_letters
 from serving.text.stream import TextStream
 from serving.text.terms import NO_TERMS, TermReader
 from serving.translation.drafting import begun, first_changed, ids_before, shortened
-from serving.translation.labels import is_copied, with_small_letter
 from serving.translation.results import (
     Again,
     Done,
@@ -46,7 +45,7 @@ from serving.translation.results import (
     Translation,
 )
 from serving.translation.ticket import Request
-from serving.translation.verification import verified
+from serving.translation.verification import is_copied, read_again_if_copied, verified
 
 _REMEMBERED = 1024
 """Number of texts whose pieces are cached: more than most requests have sentences."""
@@ -144,7 +143,7 @@ class TextProcessor:
         label = self._label(request, original)
         if label is not None:
             small = self.encode_source(label, request.source, request.target)
-            return with_small_letter(sentence, label, small, alignments=request.alignments)
+            return read_again_if_copied(sentence, label, small, alignments=request.alignments)
         if not options.return_alternatives:
             return sentence if draft is None else self._drafted(sentence, draft, request)
         self.demand(sentence)

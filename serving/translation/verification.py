@@ -4,6 +4,8 @@ The repairs are tried in this order: take the next best hypothesis without a fau
 that became another one, or a name that was copied or broken; decode the sentence once more, with
 the missing part as a required term; put the source's form, or the name in the target's language,
 where the model's attention points. If none succeeds, there is a warning.
+
+A label that a model copies is decoded once more as well, with a small letter first.
 """
 
 from __future__ import annotations
@@ -12,6 +14,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from serving.checking.invariants import Fault
+from serving.checking.letters import fold
+from serving.checking.names import WORD
 from serving.checking.repairs import (
     RepairedBy,
     first_without_faults,
@@ -194,3 +198,20 @@ def _constraints(found: Sequence[Fault], reader: TermReader) -> Constraints | No
         return reader.constraints("", Terms(wanted.required, wanted.forbidden))
     except InvalidOptionError:
         return None
+
+
+def read_again_if_copied(
+    sentence: Sentence, text: str, ids: Sequence[int], *, alignments: bool
+) -> Sentence:
+    """The sentence of a label, which is streamed at its end, and is replaced if it is copied by the
+    one with this text and these ids."""
+    other = replace(
+        sentence, source=ids, text=text if alignments else None, original=None, streamed=False
+    )
+    return replace(sentence, streamed=False, if_copied=other)
+
+
+def is_copied(label: str, translation: str) -> bool:
+    """Whether a translation has the first word of the label, if only with other diacritics."""
+    first, *_ = WORD.findall(fold(label))
+    return first in WORD.findall(fold(translation))

@@ -19,6 +19,7 @@ from serving.errors import (
 )
 from serving.queue.limits import BatchLimits
 from serving.search.options import SearchOptions
+from serving.text.alignment import Link
 from serving.text.characters import check_text
 from serving.text.document import Document
 from serving.text.glossary import TermIndex
@@ -265,6 +266,22 @@ def test_a_clause_goes_on_with_a_small_letter(
     ended = document.written(1, Translated(translation), ended=True)
     assert ended.startswith(document.written(1, Translated(translation[:6]), ended=False))
     assert ended == wanted
+
+
+def test_a_clause_that_goes_on_keeps_its_words_in_capitals() -> None:
+    document = Document("We saw a picture, which was NEVER old.", "text")
+    document.divide(
+        "en",
+        lambda _: True,
+        target="de",
+        usual=lambda text: len(text) < 25,
+        score={"never": -5.0}.get,
+    )
+    first, clause = document.sentences
+    assert clause == "which was never old."
+    links = [Link((10, 15), (8, 11), 1.0)]
+    written = document.render([Translated(first), Translated("Das war nie alt.", links)])
+    assert written.text == "We saw a picture, das war NIE alt."
 
 
 def test_max_length_is_a_warning(translator: EchoTranslator) -> None:
