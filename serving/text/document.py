@@ -173,7 +173,7 @@ class Document:
 
     def _add(self, sentence: str, fits: Callable[[str], bool]) -> None:
         """Add a sentence as models read it best, or as it is written if it would be too long."""
-        if not _PLAIN.fullmatch(sentence):
+        if "innen" in sentence or not _PLAIN.fullmatch(sentence):
             reading = reading_edits(sentence, *self._languages)
             if reading and fits(edited(sentence, reading)):
                 self._readings[len(self.sentences)] = reading

@@ -106,8 +106,14 @@ _VARIABLE = r"""
     | (?<![^\s(\[„"'])\.(?:[A-Z]{2,}|[a-z][\w-]*\w)(?!\w|\.\w)              # .NET, .pdf
     | (?<!\w)[A-Za-z]:\\[^\s"<>|]* | (?<![\w/.~<])[~.]{0,2}/[\w.-]++/[\w./-]*     # paths
     | (?<!\w)[^\W_]++(?:[&@\#=]++(?!\w{2,31};)[^\W_]++)+(?!\w) | (?<!\w)[A-Z]\#(?!\w) # AT&T, C#
-    | (?<!\w)[^\W_]++(?:_++[^\W_]++)+(?!\w)(?:\.[a-z]\w*+)*+            # snake_case, a_b.txt
+    | (?<!\w)[^\W_]++(?:_++(?!innen)[^\W_]++)+(?!\w)(?:\.[a-z]\w*+)*+   # snake_case, a_b.txt
 """
+_FOR_ALL_GENDERS = r"""(?!
+    (?<=[^\W\d_])\*(?:innen|in(?!\w)) | (?:(?<=[dhnlrtugb]e)|(?<=diese))\*[rn](?!\w)
+    | (?<=[Ee]in)\*e(?:ine)?(?!\w) | (?<=[Ee]in(?:e[rnms]))\*(?:[mn]|eine[rnm]?)(?!\w)
+    | (?<=[Dd](?:er|ie|en|em|es))\*d(?:ie|e[rnms])(?!\w)
+)"""
+"""Where no asterisk of German words stands: `Kund*innen`, `jede*r`, `ein*e`, `der*die`."""
 _PATTERN = rf"""
     (?P<icu> {MESSAGE})
     | (?P<code> {_BBCODE_KEPT})
@@ -127,7 +133,8 @@ _PATTERN = rf"""
         | (?<![\w.,])\d[\d.,]*+[\ \u00a0\u202f]?[A-Za-z]{{1,2}}[\u00b2\u00b3](?!\w)   # 5 m²
       )
     | (?P<script> (?<=[^\s{SCRIPTS}])[{SCRIPTS}]++ )
-    | (?P<symbol> {SYMBOLS} | [*=~^\#&<>\\`@{SCRIPTS}]++ | (?<![^\W_])_++ | _++(?![^\W_]) )
+    | (?P<symbol> {SYMBOLS} | {_FOR_ALL_GENDERS}[*=~^\#&<>\\`@{SCRIPTS}]++
+        | (?<![^\W_])_++ | _++(?![^\W_]) )
     """
 """Pattern of everything that a text has to keep, with a named group for each kind."""
 _ANY = re.compile(rf"{SPECIAL}|[:;/!|][A-Za-z_.~/:()|'’-]|[\u00b5\u03bc]|\.(?:[a-z]|[A-Z]{{2}})")

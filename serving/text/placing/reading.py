@@ -1,5 +1,5 @@
 """How a sentence is read where models misread it as it is written: dashes without blanks, rare
-quotation marks, and abbreviations."""
+quotation marks, abbreviations, and forms for all genders."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from serving.text.edits import Edit
 from serving.text.kept.spelling import Spells
 from serving.text.languages import base_language
 from serving.text.placing.abbreviations import abbreviation_edits
+from serving.text.placing.genders import gender_edits
 from serving.text.placing.marks import are_alike
 
 _BLANK = "[ \u00a0\u202f]"
@@ -45,6 +46,7 @@ def reading_edits(sentence: str, source: str, target: str) -> list[Edit]:
     if language == "fr":
         found += [Edit(mark.span(), mark[0].strip()) for mark in _FRENCH.finditer(sentence)]
     if language == "de":
+        found += gender_edits(sentence, base_language(target))
         found += [Edit(mark.span(), '"') for mark in _SWISS.finditer(sentence)]
         inner = "'" if _OUTER.search(sentence) else '"'
         for quotation in _SINGLE.finditer(sentence):
