@@ -171,16 +171,10 @@ class JobQueue:
     ) -> KeptJob | None:
         """Renew the lease of a running job and store its progress. Returns the job as stored, which
         may have been cancelled; None if the claim is no longer valid."""
-        further = _JOBS.c.done + _JOBS.c.failed < done + failed
-        values = {
-            "lease": now() + lease_s,
-            "attempts": case((further, 1), else_=_JOBS.c.attempts),
-            "done": done,
-            "failed": failed,
-            "total": total,
-        }
+        values = {"attempts": _attempts(done + failed), "done": done, "failed": failed}
+        renewed = _of_claim(job).values(values).values(total=total, lease=now() + lease_s)
         with self._database.writing() as connection:
-            if not connection.execute(_of_claim(job).values(values)).rowcount:
+            if not connection.execute(renewed).rowcount:
                 return None
             return _one(connection, job.owner, job.id)
 
@@ -212,10 +206,11 @@ class JobQueue:
                 connection.execute(insert(_JOBS).values(lease=0.0, **asdict(then)))
             return True
 
-    def give_back(self, job: KeptJob) -> bool:
-        """Release a job so that another server can continue it; this does not count as an attempt.
-        Returns False if the claim is no longer valid."""
-        back = _of_claim(job).values(state="waiting", claim="", attempts=_JOBS.c.attempts - 1)
+    def give_back(self, job: KeptJob, done: int, failed: int, total: int) -> bool:
+        """Release a job so that another server can continue it, and store its progress; this does
+        not count as an attempt. Returns False if the claim is no longer valid."""
+        values = {"attempts": _attempts(done + failed) - 1, "done": done, "failed": failed}
+        back = _of_claim(job).values(values).values(total=total, state="waiting", claim="")
         with self._database.writing() as connection:
             return bool(connection.execute(back).rowcount)
 
@@ -254,6 +249,11 @@ def _is_free(moment: float, lease_s: float) -> ColumnElement[bool]:
     over = or_(_JOBS.c.lease < moment, _JOBS.c.lease > moment + 2 * abs(lease_s))
     orphaned = and_(_JOBS.c.state == "running", over)
     return or_(_JOBS.c.state == "waiting", orphaned)
+
+
+def _attempts(ended: int) -> Any:
+    """The number of attempts of a job of which so much has ended: one that came further has one."""
+    return case((_JOBS.c.done + _JOBS.c.failed < ended, 1), else_=_JOBS.c.attempts)
 
 
 def _of_claim(job: KeptJob) -> Any:

@@ -175,11 +175,13 @@ class BatchWorker:
         await _insistent(note)
 
     async def _give_back(self, job: KeptJob, run: BatchRun) -> None:
-        """Release the batch to another server: at once, or when the lease expires if the store does
-        not respond. An error here must not hide the one that ended the batch."""
+        """Release the batch to another server, and record its progress: at once, or when the lease
+        expires if the store does not respond. An error here must not hide the one that ended the
+        batch."""
         try:
             await run_in_threadpool(run.share)
-            await run_in_threadpool(self._store.jobs.give_back, job)
+            counts = (run.done, run.failed, run.total)
+            await run_in_threadpool(self._store.jobs.give_back, job, *counts)
         except StoreUnavailableError as error:
             logger.warning("a batch could not be released: %s", error, extra={"request_id": job.id})
 

@@ -101,7 +101,7 @@ def test_owners_take_turns_and_so_do_the_jobs_of_one(
             assert store.jobs.finish(job, "done", "{}", keep_s=10)
             add(store, 5, "one")
         else:
-            assert store.jobs.give_back(job)
+            assert store.jobs.give_back(job, 0, 0, 10)
     assert "".join(order) == "14243515"
     assert store.jobs.is_waiting("batch", LEASE_S)
 
@@ -170,7 +170,7 @@ def test_another_goes_on_with_a_job_whose_runner_is_gone_and_the_first_may_not(
     assert second.attempts == 2
     assert store.jobs.beat(first, LEASE_S, 1, 0, 1) is None
     assert not store.jobs.finish(first, "done", "{}", 10)
-    assert not store.jobs.give_back(first)
+    assert not store.jobs.give_back(first, 1, 0, 1)
     assert store.jobs.finish(second, "done", '{"a": 1}', 10)
     kept = found(store, 1)
     assert (kept.state, kept.result, kept.expires) == ("done", '{"a": 1}', 1071.0)
@@ -191,7 +191,7 @@ def test_a_job_that_ends_its_servers_is_given_up_but_not_one_that_comes_further(
         last = claimed(store)
         assert last.given_up
         if moment == 3000.0:
-            store.jobs.give_back(last)
+            store.jobs.give_back(last, 5, 0, 10)
     clock(4000.0)
     assert store.jobs.claim("batch", LEASE_S) is None
     assert (found(store, 1).state, found(store, 1).done) == ("failed", 5)
@@ -202,7 +202,15 @@ def test_what_is_given_back_is_claimed_again_and_counts_no_attempt(store: Store)
     for _ in range(5):
         job = claimed(store)
         assert job.attempts == 1
-        assert store.jobs.give_back(job)
+        assert store.jobs.give_back(job, 0, 0, 10)
+
+
+def test_what_is_given_back_is_as_far_as_its_server_came(store: Store) -> None:
+    add(store, 1)
+    assert store.jobs.give_back(claimed(store), 3, 1, 10)
+    kept = found(store, 1)
+    assert (kept.state, kept.done, kept.failed, kept.total) == ("waiting", 3, 1, 10)
+    assert claimed(store).attempts == 1
 
 
 def test_a_job_is_cancelled_at_once_where_nobody_has_begun_it(

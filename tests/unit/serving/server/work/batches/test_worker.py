@@ -418,7 +418,7 @@ def test_a_server_ends_though_its_store_is_away(
     folder = tmp_path / "files"
     put_batch(store, folder, 2)
 
-    def gone(_: KeptJob) -> bool:
+    def gone(_: KeptJob, *counts: int) -> bool:
         raise StoreUnavailableError("gone")
 
     async def begin() -> None:
