@@ -102,13 +102,13 @@ class TranslationScheduler(Scheduler[Sentence, list[int], SentenceOutcome]):
         tickets: list[TranslationTicket] = []
         prepared: list[_Prepared] = []
         for index, request in enumerate(requests):
+            ticket = TranslationTicket(request.timeout_s)
             try:
                 sentence = self.texts.prepare(request)
                 asked = sentence and self.texts.demand(sentence)
             except RequestError as error:
                 error.index = index
                 raise
-            ticket = TranslationTicket(request.timeout_s)
             tickets.append(ticket)
             if sentence and asked:
                 prepared.append(_Prepared(sentence.key, sentence, asked, ticket))

@@ -118,8 +118,11 @@ class Rows:
         last = [[sentence.start, *sentence.target_prefix][-1] for sentence in sentences]
         lengths, steps = [len(s.source) for s in sentences], [s.max_steps for s in sentences]
         count, beam_size = len(sentences), searches[0].options.beam_size
+        prefixes = [len(sentence.target_prefix) for sentence in sentences]
+        self._any_attended = any(search.attended for search in searches)
+        self._any_constrained = any(search.constrains for search in searches)
         tree = PrefixTree(
-            np.array([len(s.target_prefix) for s in sentences], dtype=np.int64),
+            np.array(prefixes, dtype=np.int64),
             beam_size,
             stepper.repack_every,
             reach=stepper.reach,
@@ -135,8 +138,6 @@ class Rows:
         self.positions_BK = np.repeat(tree.next_positions[:, None], beam_size, axis=1)
         self.scores_BK = np.full((count, beam_size), -np.inf, dtype=np.float32)
         self.scores_BK[:, 0] = 0.0
-        self._any_attended = any(search.attended for search in searches)
-        self._any_constrained = any(search.constrains for search in searches)
         self._kept = 0
         """Steps that the bound steps have recorded and the searches have not yet."""
 
@@ -189,7 +190,7 @@ class Rows:
         """The arrays that bound steps read and write, as long as `layout` stays."""
         self.note()
         shape = (MOST_STEPS, *self.tokens_BK.shape)
-        tree = self.tree
+        tree, ends = self.tree, [search.ends for search in self.searches]
         self._kept_SBK = (
             np.zeros(shape, np.int32),
             np.zeros(shape, np.int32),
@@ -205,7 +206,7 @@ class Rows:
             *tree.arrays,
             tree.repack_every,
             tree.reach,
-            [search.ends for search in self.searches],
+            ends,
             self._kept_SBK,
         )
 

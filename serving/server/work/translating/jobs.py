@@ -10,6 +10,7 @@ import math
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import AbstractContextManager, aclosing, contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from itertools import chain
 
 from starlette.types import Receive
 
@@ -178,11 +179,10 @@ class Jobs:
                 if leg.between is not None:
                     self._planner.check_legs(leg.asked, leg.between)
                 plans.append(self._planner.plans(leg.job, counted=counted))
-        every = [plan for own in plans for plan in own]
         return Chosen(
-            model=common_name(every),
+            model=common_name(chain.from_iterable(plans)),
             task=legs[0].job.task,
-            texts=len(every),
+            texts=sum(map(len, plans)),
             characters=None if counted else sum(_characters(leg.job) for leg in legs),
             submit=lambda: _submit_all(legs, plans, streams=caller.receive is None),
         )

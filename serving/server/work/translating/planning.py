@@ -255,7 +255,7 @@ def _documents(job: TranslationJob) -> Iterator[Document]:
             raise
 
 
-def common_name(plans: Sequence[Plan]) -> str:
+def common_name(plans: Iterable[Plan]) -> str:
     """Name of the model for logs and metrics; `several` if texts have different ones."""
     names = {plan.model.name for plan in plans}
     return names.pop() if len(names) == 1 else "several"
