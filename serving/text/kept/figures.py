@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 
 from serving.text.alignment import Span
+from serving.text.kept import clock
 
 _NO_BREAK = "\u00a0"
 _SPACE = f"{_NO_BREAK}\u202f "
@@ -60,7 +61,7 @@ _FIRST = (
 _ORDINAL = rf"(?:\d{{1,3}}(?:\.[ªº]|ª|\.er\b)(?!\w)|{_FIRST})"
 FIGURE = rf"""
     (?<![\w.,:$€£])(?<!\w-)(?<!ersion[ ])(?<!§[ ])
-    (?: {_TIME} | {_ERA}
+    (?: {_TIME} | {_ERA} | {clock.WORDS}
       | \d+,[–—-]{{1,2}}[{_SPACE}]?(?:{_SIGN}|{_CODE})(?!\w)
       | {_SIGN}[{_SPACE}]?{_AMOUNTS}(?:[kKMB]|[mb]n)?(?!\w) | {_CODE}[{_SPACE}]{_AMOUNTS}(?![\w%])
       | {_AMOUNTS}[{_SPACE}]?(?:{_SIGN}(?![\w{{(\[])|{_CODE}(?!\w))
@@ -94,7 +95,7 @@ IDENTIFIER = rf"""
 HINT = (
     rf"\d[.,:'’{_SPACE}/–-]\(?\d|\d{{5}}|[+(]\d|[A-Z][- ]?\d|{_SIGN}|{_CODE}"
     rf"|\d,[–—-]|1er[ \u00a0]|\d[{_SPACE}]?(?:[%°]|{_UNIT}(?!\w)|h[{_SPACE}]?\d|Uhr"
-    rf"|[aApP]\.?[{_SPACE}]?[mM]\b|(?:a[vp]?r?|[vndAB])\.|AD|BC)"
+    rf"|[aApP]\.?[{_SPACE}]?[mM]\b|(?:a[vp]?r?|[vndAB])\.|AD|BC)|{clock.HINT}"
 )
 """Pattern of a part that every figure, address and identifier contains."""
 _AND = rf"(?:,?[{_SPACE}](?:and|or|to)[{_SPACE}]|,[{_SPACE}]|[{_SPACE}]?[–-][{_SPACE}]?)"
@@ -161,7 +162,7 @@ _IS_TIME = re.compile(
 
 def is_time(figure: str) -> bool:
     """Whether a figure is a time of day."""
-    return _IS_TIME.match(figure) is not None
+    return _IS_TIME.match(figure) is not None or clock.in_figures(figure) is not None
 
 
 def without_unit(figure: str) -> str:
@@ -184,10 +185,12 @@ def in_convention(figure: str, source: str, target: str) -> str:
     A figure that is not in the source language's format stays unchanged."""
     if source == target or source not in _GROUPS or target not in _GROUPS:
         return figure
+    if (time := clock.in_figures(figure)) is not None:
+        return in_convention(time, source, target) if source == "de" else figure
     if era := _YEAR.match(figure):
         return f"{era[1]}\u00a0{_ERAS[target][era['before'] is None]}"
     if ordinal := _SPANISH.fullmatch(figure):
-        return _in_order(ordinal[1]) if target == "en" else figure
+        return english_ordinal(ordinal[1]) if target == "en" else figure
     if number := _NUMBERED.match(figure):
         return f"No. {figure[number.end() :]}" if target == "en" else figure
     if not is_time(figure):
@@ -206,7 +209,8 @@ def _apart(share: re.Match[str]) -> str:
     return f"{share[1] or _NO_BREAK}%"
 
 
-def _in_order(number: str) -> str:
+def english_ordinal(number: str) -> str:
+    """A number in digits with the ending of an English ordinal: `3rd`, `13th`."""
     teen = number[-2:-1] == "1"
     return number + ("th" if teen else {"1": "st", "2": "nd", "3": "rd"}.get(number[-1], "th"))
 

@@ -23,6 +23,16 @@ _SIGNS = {
 _READ_SIGN = re.compile(rf"{_BLANK}?(?:{'|'.join(_SIGNS)})\Z")
 _NUMBER = re.compile(r"\d+")
 _HOURS = ("10", "11", "9", "8", "7", "6")
+_IN_WORDS = {
+    "6": "six|sechs|seis",
+    "7": "seven|sieben|sept|siete",
+    "8": "eight|acht|huit|ocho",
+    "9": "nine|neun|neuf|nueve",
+    "10": "ten|zehn|dix|diez",
+    "11": "eleven|elf|onze",
+}
+"""What models write for an hour; `once` is a word of English, too."""
+_FULL_HOUR = r"(?::00(?!\d))?(?: o['’]clock)?"
 
 
 @dataclass
@@ -69,9 +79,15 @@ def mask_pattern(mask: str) -> str:
     alone = rf"(?<![\w.,]){number[0]}"
     ending = r"(?!\d|\w\w|[.,]\d)"
     if not sign:
-        return alone + ending
+        return alone + _FULL_HOUR + ending
     before = rf"(?:(?<![\w%])(?<!\d{_BLANK}){sign}{_BLANK}?)?"
     return rf"{before}{alone}(?:{_BLANK}?(?:{_SIGNS[sign]})|{ending})"
+
+
+def word_pattern(mask: str) -> str | None:
+    """Pattern of the word for a mask that is an hour; None for another mask."""
+    words = _IN_WORDS.get(mask)
+    return words and rf"(?<![\w-])(?:{words})(?![\w-]){_FULL_HOUR}"
 
 
 def compound_pattern(mask: str) -> str:

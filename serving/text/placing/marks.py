@@ -1,5 +1,5 @@
 """Marks of a translation that models write unlike the source: runs such as `!!!` at its end, dots
-in a row, dashes, and lost marks.
+in a row, dashes, and lost marks. The endings of ordinals, too, are put right here.
 
 A single mark in place of another stays: an English full stop for a German `!` is mostly right
 (docs/background/decisions.md).
@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from serving.text.edits import Edit
 from serving.text.languages import base_language
+from serving.text.placing.ordinals import before_growing_number, ordinal_edits
 from serving.text.placing.quotations import quotation_edits
 
 _LANGUAGES = frozenset({"de", "en", "es", "fr"})
@@ -47,8 +48,8 @@ def are_alike(source: str, target: str) -> bool:
 
 
 def mark_edits(source: str, output: str, target: str, *, ended: bool = True) -> list[Edit]:
-    """Edits that give a translation into `target` the marks of its source, in order. If it has
-    not `ended`, those at its end are left."""
+    """Edits that give a translation into `target` the marks of its source and the right ordinals,
+    in order. If it has not `ended`, the marks at its end are left."""
     language, last = base_language(target), None
     if ended:
         last = _end_edit(_end(source), _end(output), output, language)
@@ -57,14 +58,17 @@ def mark_edits(source: str, output: str, target: str, *, ended: bool = True) -> 
         *_dots(source, body),
         *_dashes(source, body, language),
         *quotation_edits(source, body, language),
+        *ordinal_edits(source, body, language),
     ]
     inside.sort(key=lambda edit: edit.span)
     return [*inside, *([] if last is None else [last])]
 
 
 def certain(output: str) -> str:
-    """The beginning of a translation that still grows, without marks that an edit may change."""
-    return output.rstrip(_MARKS + _CLOSING + "-–—")
+    """The beginning of a translation that still grows, without marks and numbers that an edit may
+    change."""
+    marks = _MARKS + _CLOSING + "-–—"
+    return before_growing_number(output.rstrip(marks)).rstrip(marks)
 
 
 def _dots(source: str, output: str) -> Iterator[Edit]:

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from serving.text.alignment import Link, Span, word_spans
-from serving.text.kept.masks import compound_pattern, mask_pattern
+from serving.text.kept.masks import compound_pattern, mask_pattern, word_pattern
 from serving.text.passages.passage import CDATA, Inline, Passage, escaped
 from serving.text.placing.links import completed_words, linked_words, overlapping, with_signs
 from serving.text.symbols import CLOSING_SIGNS
@@ -148,8 +148,11 @@ class _Placement:
         begin, end = piece.target
         occurrences: dict[str, list[Span]] = {}
         for mask in {self._text[i.begin : i.end] for i in inside if not i.found_as}:
-            found = re.finditer(mask_pattern(mask), self.placed.target[begin:end], re.IGNORECASE)
-            occurrences[mask] = [(begin + match.start(), begin + match.end()) for match in found]
+            for pattern in filter(None, (mask_pattern(mask), word_pattern(mask))):
+                found = re.finditer(pattern, self.placed.target[begin:end], re.IGNORECASE)
+                occurrences[mask] = _moved([match.span() for match in found], begin)
+                if occurrences[mask]:
+                    break
         taken = {
             index for spans in occurrences.values() for span in spans for index in range(*span)
         }
