@@ -58,7 +58,9 @@ _FIRST = (
     r"1er(?=[\u00a0\ ](?:janvier|février|mars|avril|mai|juin|juillet|août|septembre|octobre"
     r"|novembre|décembre)\b)"
 )
-_ORDINAL = rf"(?:\d{{1,3}}(?:\.[ªº]|ª|\.er\b)(?!\w)|{_FIRST})"
+_ORDINAL = (
+    rf"(?:\d{{1,3}}(?:\.[ªº]|ª|\.er\b)(?!\w)|{_FIRST}|\d{{1,3}}[eè](?:[mr]e)?(?=[ ][^\W\d_]))"
+)
 FIGURE = rf"""
     (?<![\w.,:$€£])(?<!\w-)(?<!ersion[ ])(?<!§[ ])
     (?: {_TIME} | {_ERA} | {clock.WORDS}
@@ -94,7 +96,8 @@ IDENTIFIER = rf"""
 """Pattern of a number of a phone, a card, an account, a tax office or an order."""
 HINT = (
     rf"\d[.,:'’{_SPACE}/–-]\(?\d|\d{{5}}|[+(]\d|[A-Z][- ]?\d|{_SIGN}|{_CODE}"
-    rf"|\d,[–—-]|1er[ \u00a0]|\d[{_SPACE}]?(?:[%°]|{_UNIT}(?!\w)|h[{_SPACE}]?\d|Uhr"
+    rf"|\d,[–—-]|1er[ \u00a0]|\d[eè](?:[mr]e)?[ ]"
+    rf"|\d[{_SPACE}]?(?:[%°]|{_UNIT}(?!\w)|h[{_SPACE}]?\d|Uhr"
     rf"|[aApP]\.?[{_SPACE}]?[mM]\b|(?:a[vp]?r?|[vndAB])\.|AD|BC)|{clock.HINT}"
 )
 """Pattern of a part that every figure, address and identifier contains."""
@@ -144,7 +147,8 @@ _YEAR = re.compile(
     rf"(\d+)[{_SPACE}](?:(?P<before>v\.[{_SPACE}]?Chr|av\.|a\.[{_SPACE}]?(?:de )?C|B\.?C)"
     rf"|n\.[{_SPACE}]?Chr|apr?\.[{_SPACE}]?J|d\.[{_SPACE}]?(?:de )?C|A\.?D\b)"
 )
-_SPANISH = re.compile(r"(\d+)\.?(?:ª|º|er)")
+_RANK = re.compile(r"(\d+)(?:\.?(?:ª|º|er)|[eè](?:[mr]e)?)")
+"""A Spanish or French ordinal."""
 _MEASURE = re.compile(rf"[{_SPACE}]?(?:%|{_UNIT})\Z")
 _NUMBERED = re.compile(rf"[nN]\.?[º°][{_SPACE}]?")
 _DASH = re.compile(r"(?<=\d),[–—-]{1,2}")
@@ -162,7 +166,7 @@ _IS_TIME = re.compile(
 
 def is_time(figure: str) -> bool:
     """Whether a figure is a time of day."""
-    return _IS_TIME.match(figure) is not None or clock.in_figures(figure) is not None
+    return _IS_TIME.match(figure) is not None or clock.is_worded(figure)
 
 
 def without_unit(figure: str) -> str:
@@ -181,15 +185,18 @@ def is_numbering(text: str, span: Span) -> bool:
 
 
 def in_convention(figure: str, source: str, target: str) -> str:
-    """A figure of one language in the format of another: thousands, decimals, and halves of a day.
-    A figure that is not in the source language's format stays unchanged."""
+    """A figure of one language in the format of another: thousands, decimals, halves of a day, and
+    times in words. A figure that is not in the source language's format stays unchanged."""
+    if source != target and (time := clock.in_figures(figure, source)) is not None:
+        known = target in _GROUPS
+        return in_convention(time, "de", target) if known else time.removesuffix(" Uhr")
     if source == target or source not in _GROUPS or target not in _GROUPS:
         return figure
-    if (time := clock.in_figures(figure)) is not None:
-        return in_convention(time, source, target) if source == "de" else figure
+    if clock.is_worded(figure):
+        return figure
     if era := _YEAR.match(figure):
         return f"{era[1]}\u00a0{_ERAS[target][era['before'] is None]}"
-    if ordinal := _SPANISH.fullmatch(figure):
+    if ordinal := _RANK.fullmatch(figure):
         return english_ordinal(ordinal[1]) if target == "en" else figure
     if number := _NUMBERED.match(figure):
         return f"No. {figure[number.end() :]}" if target == "en" else figure

@@ -32,6 +32,7 @@ _IN_WORDS = {
     "11": "eleven|elf|onze",
 }
 """What models write for an hour; `once` is a word of English, too."""
+_RANK = r"(?:(?:st|nd|rd|th)(?!\w))?"
 _FULL_HOUR = r"(?::00(?!\d))?(?: o['’]clock)?"
 
 
@@ -79,7 +80,7 @@ def mask_pattern(mask: str) -> str:
     alone = rf"(?<![\w.,]){number[0]}"
     ending = r"(?!\d|\w\w|[.,]\d)"
     if not sign:
-        return alone + _FULL_HOUR + ending
+        return alone + _RANK + _FULL_HOUR + ending
     before = rf"(?:(?<![\w%])(?<!\d{_BLANK}){sign}{_BLANK}?)?"
     return rf"{before}{alone}(?:{_BLANK}?(?:{_SIGNS[sign]})|{ending})"
 

@@ -1,4 +1,4 @@
-"""German times of day in words."""
+"""Times of day in words."""
 
 from __future__ import annotations
 
@@ -40,17 +40,42 @@ def times(text: str) -> list[str]:
 )
 def test_a_time_is_kept_and_written_in_figures(text: str, words: str, figures: str) -> None:
     assert times(text) == [words]
-    assert clock.in_figures(words) == figures
+    assert clock.in_figures(words, "de") == figures
     assert in_convention(words, "de", "en") == figures.removesuffix(" Uhr")
     assert in_convention(words, "de", "de") == words
     assert in_convention(words, "fr", "en") == words
 
 
+@pytest.mark.parametrize(
+    ("text", "words", "language", "target", "figures"),
+    [
+        ("We meet at half past seven.", "half past seven", "en", "de", "7:30 Uhr"),
+        ("A quarter to nine", "A quarter to nine", "en", "es", "8:45"),
+        ("quarter after twelve", "quarter after twelve", "en", "de", "12:15 Uhr"),
+        ("a quarter till one", "a quarter till one", "en", "nl", "12:45"),
+        ("It’s twenty-five past one.", "twenty-five past one", "en", "de", "1:25 Uhr"),
+        ("at ten minutes to one", "ten minutes to one", "en", "de", "12:50 Uhr"),
+        ("à sept heures et demie", "sept heures et demie", "fr", "en", "7:30"),
+        ("Il est une heure moins le quart.", "une heure moins le quart", "fr", "de", "12:45 Uhr"),
+        ("huit heures moins vingt-cinq", "huit heures moins vingt-cinq", "fr", "en", "7:35"),
+        ("a las siete y media", "siete y media", "es", "en", "7:30"),
+        ("Es la una y cuarto.", "una y cuarto", "es", "en", "1:15"),
+        ("Son las nueve menos veinte.", "nueve menos veinte", "es", "de", "8:40 Uhr"),
+    ],
+)
+def test_times_of_other_languages(
+    text: str, words: str, language: str, target: str, figures: str
+) -> None:
+    assert times(text) == [words]
+    assert in_convention(words, language, target) == figures
+    assert in_convention(words, language, language) == words
+
+
 @pytest.mark.parametrize("hour", HOURS)
 def test_half_is_before_the_hour(hour: str) -> None:
     before = (HOURS.index(hour) or 12) if hour != "eins" else 12
-    assert clock.in_figures(f"halb {hour}") == f"{before}:30 Uhr"
-    assert clock.in_figures(f"viertel nach {hour}") == f"{HOURS.index(hour) + 1}:15 Uhr"
+    assert clock.in_figures(f"halb {hour}", "de") == f"{before}:30 Uhr"
+    assert clock.in_figures(f"viertel nach {hour}", "de") == f"{HOURS.index(hour) + 1}:15 Uhr"
 
 
 @pytest.mark.parametrize(
@@ -64,6 +89,14 @@ def test_half_is_before_the_hour(hour: str) -> None:
         "Sie kamen nach drei Stunden, halb erfroren.",
         "anderthalb acht",
         "Es ist acht Uhr.",
+        "open from ten to four",
+        "about ten to twelve people",
+        "A quarter of a century",
+        "She is half Spanish.",
+        "Il a dormi sept heures et demie.",
+        "une heure et quelques minutes",
+        "compré tres y media docena",
+        "ocho menos cinco son tres",
     ],
 )
 def test_other_words_stay(text: str) -> None:
@@ -73,6 +106,11 @@ def test_other_words_stay(text: str) -> None:
 def test_every_time_has_the_hint() -> None:
     """Otherwise it would be passed over."""
     hint = re.compile(clock.HINT)
+    for text in (
+        *("half past six", "a quarter till six", "at ten before six", "à six heures et quart"),
+        *("six heures moins dix", "las seis y cinco", "las seis menos veinticinco"),
+    ):
+        assert times(text)
     for hour in HOURS:
         for words in ("halb", "fünf vor halb", "viertel vor", "Viertel nach", "dreiviertel"):
             assert hint.search(f"{words} {hour}")
@@ -87,6 +125,7 @@ def test_every_time_has_the_hint() -> None:
         ("We'll meet at 10:00.", "We'll meet at 7:30."),
         ("We'll meet at 10 o'clock.", "We'll meet at 7:30."),
         ("We'll meet at ten o'clock.", "We'll meet at 7:30."),
+        ("We'll meet on the 10th.", "We'll meet on the 7:30."),
     ],
 )
 def test_whatever_a_model_makes_of_the_mask_becomes_the_time(output: str, expected: str) -> None:

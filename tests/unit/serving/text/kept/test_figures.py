@@ -126,7 +126,12 @@ def test_a_long_list_of_decimals_takes_little_time() -> None:
 def test_the_french_first_of_a_month_is_a_figure() -> None:
     assert found("le 1er mai") == [("1er", "figure")]
     assert found("le 1er homme") == []
-    assert in_convention("1er", "fr", "en") == "1st"
+    assert found("au 2e étage") == [("2e", "figure")]
+    assert found("la 23ème fois") == [("23ème", "figure")]
+    assert found("0x1e 2e5 x2e Z 2e!") == []
+    ranks = {"1er": "1st", "2e": "2nd", "11ème": "11th", "1ère": "1st", "23e": "23rd"}
+    assert {rank: in_convention(rank, "fr", "en") for rank in ranks} == ranks
+    assert in_convention("2e", "fr", "de") == "2e"
     document = Document("Il part le 1er mai.", "text")
     document.divide("fr", lambda _: True, target="en")
     assert document.sentences == ["Il part le 27 mai."]
