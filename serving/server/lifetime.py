@@ -85,12 +85,10 @@ def _load(models: Registry) -> None:
             os.kill(os.getppid(), signal.SIGTERM)
         os.kill(os.getpid(), signal.SIGTERM)
         return
-    from serving.resident import give_back
     from serving.text.detection import load_detector
 
     # The first text with an unknown language waits for this, if it arrives at once.
     load_detector()
-    give_back()  # what only the start needed
 
 
 def _on_termination(loop: asyncio.AbstractEventLoop) -> None:

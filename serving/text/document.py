@@ -413,7 +413,8 @@ class Document:
 _CASED = re.compile("[A-ZÀ-ÖØ-Þ]{2}|^[^.!?…]*$")
 """Pattern of sentences that may have words in capitals, or be labels or titles."""
 _PLAIN = re.compile(r"[^\W\d_]+(?:(?:'|,? )[^\W\d_]+)*[.!?]?")
-"""Pattern of sentences of words, commas and a mark at the end: nothing in them is misread."""
+"""Pattern of sentences of words, commas and a mark at the end: nothing in them is misread, but for
+pairs such as `Bürgerinnen und Bürger`."""
 _MARKUPS: dict[Format, Markup] = {"text": "text", "html": "html", "markdown": "text", "xml": "xml"}
 
 

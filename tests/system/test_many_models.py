@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import math
 import shutil
-import time
 from pathlib import Path
 from typing import Any
 
@@ -32,15 +30,6 @@ def held_mib(server: Server) -> float:
     """
     answer = httpx.post(f"{server.url}/detect", json={"q": "Guten Morgen"}, timeout=60)
     assert answer.status_code == 200, answer.text
-    # What the loading of models leaves is given back a little later on a busy machine.
-    found = [math.inf, resident_mib(server)]
-    while abs(found[-1] - found[-2]) > 1 and len(found) < 20:
-        time.sleep(0.5)
-        found.append(resident_mib(server))
-    return found[-1]
-
-
-def resident_mib(server: Server) -> float:
     process = psutil.Process(server.process.pid)
     found = 0
     for each in (process, *process.children(recursive=True)):

@@ -8,11 +8,15 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 _HOURS = {
-    "de": "zwölf eins zwei drei vier fünf sechs sieben acht neun zehn elf",
-    "en": "twelve one two three four five six seven eight nine ten eleven",
-    "fr": "douze une deux trois quatre cinq six sept huit neuf dix onze",
-    "es": "doce una dos tres cuatro cinco seis siete ocho nueve diez once",
+    language: words.split()
+    for language, words in {
+        "de": "zwölf eins zwei drei vier fünf sechs sieben acht neun zehn elf",
+        "en": "twelve one two three four five six seven eight nine ten eleven",
+        "fr": "douze une deux trois quatre cinq six sept huit neuf dix onze",
+        "es": "doce una dos tres cuatro cinco seis siete ocho nueve diez once",
+    }.items()
 }
+"""The words for hours, from twelve."""
 _MINUTES = {
     5: "fünf five cinq cinco",
     10: "zehn ten dix diez",
@@ -40,8 +44,7 @@ class _Wording(NamedTuple):
     @property
     def words(self) -> str:
         """The pattern for a language's hours."""
-        hours = _HOURS[self.language].replace(" ", "|")
-        return self.time.replace("HOUR", rf"(?P<hour>{hours})")
+        return self.time.replace("HOUR", rf"(?P<hour>{'|'.join(_HOURS[self.language])})")
 
 
 _AT = r"(?:(?<=\b[Uu]m[ ])|(?<=\b[Ee]s[ ]ist[ ])|(?<=\b[Gg]egen[ ]))"
@@ -92,13 +95,18 @@ WORDS = rf"(?<![\w-])(?:{'|'.join(_alternatives())})"
 regions of Germany only."""
 HINT = "|".join(
     (
-        rf"(?:[Hh]alb|iertel|vor|nach) (?:{_HOURS['de'].replace(' ', '|')})",
-        rf"(?:past|to|after|before|till) (?:{_HOURS['en'].replace(' ', '|')})",
+        rf"(?:[Hh]alb|iertel|vor|nach) (?:{'|'.join(_HOURS['de'])})",
+        rf"(?:past|to|after|before|till) (?:{'|'.join(_HOURS['en'])})",
         "heures? (?:et|moins) ",
         " (?:y|menos) (?:media|cuarto|cinco|diez|veint)",
     )
 )
 """Pattern of a part that every time in words contains."""
+
+
+def hour_words(hour: int) -> list[str]:
+    """The word for an hour from 1 to 12 in each language."""
+    return [words[hour % 12] for words in _HOURS.values()]
 
 
 def is_worded(figure: str) -> bool:
@@ -115,7 +123,7 @@ def in_figures(words: str, language: str) -> str | None:
         return None
     parts = {name: text.lower() for name, text in found.groupdict("").items()}
     apart = _MINUTE.get(parts.get("minutes", ""), 0)
-    minutes = 60 * _HOURS[language].split().index(parts["hour"])
+    minutes = 60 * _HOURS[language].index(parts["hour"])
     minutes += -apart if parts.get("way") in _EARLIER else apart
     hours, minutes = divmod(minutes - _UNTIL.get(parts.get("until", ""), 0), 60)
     return f"{hours % 12 or 12}:{minutes:02} Uhr"

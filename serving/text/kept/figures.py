@@ -187,12 +187,14 @@ def is_numbering(text: str, span: Span) -> bool:
 def in_convention(figure: str, source: str, target: str) -> str:
     """A figure of one language in the format of another: thousands, decimals, halves of a day, and
     times in words. A figure that is not in the source language's format stays unchanged."""
-    if source != target and (time := clock.in_figures(figure, source)) is not None:
-        known = target in _GROUPS
-        return in_convention(time, "de", target) if known else time.removesuffix(" Uhr")
-    if source == target or source not in _GROUPS or target not in _GROUPS:
+    if source == target:
         return figure
     if clock.is_worded(figure):
+        time = clock.in_figures(figure, source)
+        if time is None:
+            return figure
+        return in_convention(time, "de", target) if target in _GROUPS else time.removesuffix(" Uhr")
+    if source not in _GROUPS or target not in _GROUPS:
         return figure
     if era := _YEAR.match(figure):
         return f"{era[1]}\u00a0{_ERAS[target][era['before'] is None]}"

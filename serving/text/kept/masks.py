@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from serving.text.kept.clock import hour_words
 from serving.text.kept.figures import is_time
 
 MASKS = ("Tom", "Boston", "Paris", "London", "John")
@@ -23,15 +24,8 @@ _SIGNS = {
 _READ_SIGN = re.compile(rf"{_BLANK}?(?:{'|'.join(_SIGNS)})\Z")
 _NUMBER = re.compile(r"\d+")
 _HOURS = ("10", "11", "9", "8", "7", "6")
-_IN_WORDS = {
-    "6": "six|sechs|seis",
-    "7": "seven|sieben|sept|siete",
-    "8": "eight|acht|huit|ocho",
-    "9": "nine|neun|neuf|nueve",
-    "10": "ten|zehn|dix|diez",
-    "11": "eleven|elf|onze",
-}
-"""What models write for an hour; `once` is a word of English, too."""
+_ENGLISH_TOO = "once"
+"""The Spanish word for eleven, which is no number in English."""
 _RANK = r"(?:(?:st|nd|rd|th)(?!\w))?"
 _FULL_HOUR = r"(?::00(?!\d))?(?: o['’]clock)?"
 
@@ -87,8 +81,10 @@ def mask_pattern(mask: str) -> str:
 
 def word_pattern(mask: str) -> str | None:
     """Pattern of the word for a mask that is an hour; None for another mask."""
-    words = _IN_WORDS.get(mask)
-    return words and rf"(?<![\w-])(?:{words})(?![\w-]){_FULL_HOUR}"
+    if mask not in _HOURS:
+        return None
+    words = [word for word in hour_words(int(mask)) if word != _ENGLISH_TOO]
+    return rf"(?<![\w-])(?:{'|'.join(words)})(?![\w-]){_FULL_HOUR}"
 
 
 def compound_pattern(mask: str) -> str:

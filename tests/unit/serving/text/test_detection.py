@@ -92,6 +92,21 @@ print(len(loads))
     assert done.stdout == "1\n", done.stderr
 
 
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs malloc_trim")
+def test_whoever_has_waited_for_the_model_finds_the_memory_of_its_making_given_back() -> None:
+    program = """
+from serving.resident import give_back, resident_bytes
+from serving.text.detection import load_detector
+
+load_detector()
+held = resident_bytes()
+give_back()
+print(held - resident_bytes())
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert int(done.stdout) < 2**20, done.stderr  # 8 MiB in a process that holds nothing else
+
+
 @functools.cache
 def identifier() -> LanguageIdentifier:
     """py3langid as it comes, for the languages that are served."""
