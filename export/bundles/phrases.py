@@ -10,7 +10,7 @@ from export.bundles.card import finish
 from export.errors import ExportError
 from serving.bundle.folder import read_manifest
 from serving.bundle.manifest import Manifest
-from serving.text.phrases import Phrase
+from serving.text.phrases import Phrase, fault_of
 
 FILE = "phrases.tsv"
 
@@ -20,8 +20,8 @@ def add_phrases(bundle: Path, file: Path, languages: Sequence[str]) -> Manifest:
     languages that it translates. Each line has a phrase in each of the `languages`, separated by
     tabs; a language that has none is left empty.
 
-    Raises ExportError for a bundle that does not translate, for lines of another form, and if no
-    line has a pair of the bundle's languages.
+    Raises ExportError for a bundle that does not translate, for lines of another form or with
+    other names in one language, and if no line has a pair of the bundle's languages.
     """
     manifest = read_manifest(bundle)
     if manifest.task != "translate":
@@ -55,5 +55,9 @@ def _phrases(file: Path, languages: Sequence[str]) -> Iterator[Phrase]:
             )
         written = dict(zip(languages, columns, strict=True))
         for source, target in permutations(languages, 2):
-            if written[source] and written[target]:
-                yield Phrase(source, written[source], target, written[target])
+            if not (written[source] and written[target]):
+                continue
+            phrase = Phrase(source, written[source], target, written[target])
+            if fault := fault_of(phrase):
+                raise ExportError(f"{file}: line {number}: {fault}")
+            yield phrase

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import re
+from array import array
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import Literal, NamedTuple
@@ -21,10 +22,10 @@ from serving.text.formats.xml import xml_tokens
 from serving.text.kept.conjunctions import SIGN, conjunction
 from serving.text.kept.figures import in_convention
 from serving.text.kept.masks import mask_pattern
-from serving.text.kept.placeholders import LONGEST_WORD
+from serving.text.kept.placeholders import LONGEST_WORD, is_plain
 from serving.text.kept.spelling import Spells, unspelt
 from serving.text.passages.building import read_parts
-from serving.text.passages.passage import Inline, Markup, Passage, escaped
+from serving.text.passages.passage import Inline, Markup, Origins, Passage, escaped
 from serving.text.passages.tokens import Token, joined_tokens, plain_tokens, with_neighbours_apart
 from serving.text.placing.capitals import goes_on_small
 from serving.text.placing.casing import CasedSentence, Scores, cased_sentence
@@ -75,8 +76,16 @@ class Document:
                 f"format must be one of {', '.join(_MARKUPS)}, got {format!r}", parameter="format"
             )
         self._escaped: Markup = _MARKUPS[format]
-        self._source, self._tokens = source, _tokens(source, format, ignored)
-        self._parts = read_parts(source, self._tokens, self._escaped)
+        self._source = source
+        self._tokens = functools.cache(functools.partial(_tokens, source, format, ignored))
+        self._parts: list[Passage | str]
+        if format == "text" and _PLAIN.fullmatch(source) and is_plain(source):
+            # As `read_parts` reads it: each character stands for itself.
+            end = len(source)
+            origins = Origins(array("I", range(end)), array("I", range(1, end + 1)))
+            self._parts = [Passage(source, source, origins, [], [], (0, end))]
+        else:
+            self._parts = read_parts(source, self._tokens(), self._escaped)
         self._languages = ("", "")
         self.sentences: list[str] = []
         """The sentences to translate; text without letters stays unchanged."""
@@ -106,12 +115,13 @@ class Document:
         spells: Spells | None = None,
         usual: Callable[[str], bool] | None = None,
         score: Scores | None = None,
+        greeting: Callable[[str], int] | None = None,
     ) -> None:
         """Split the text into sentences. `fits` says whether the model can read a text in one go;
         `spells` whether its vocabulary can write it without single bytes: other words are kept;
         `usual` whether it translates so long a text whole: others are split into clauses; `score`
-        how likely a word is in its vocabulary, which tells words in capitals from acronyms.
-
+        how likely a word is in its vocabulary, which tells words in capitals from acronyms;
+        `greeting` where a sentence's greeting ends, which is translated apart.
         If `split` is false, a text, or a block of markup, is one sentence of any length. Figures
         are written in the format of the `target` language.
         """
@@ -129,7 +139,7 @@ class Document:
                 symbols = passage.symbols() if passage.inlines else ()
                 ends = list(endings(text, symbols, language)) if symbols else []
                 parts = [
-                    [*in_clauses(text, part, usual)] if usual else [part]
+                    [*in_clauses(text, part, usual, greeting)]
                     for sentence in sentence_spans(text, language, kept, ends)
                     for part in divided(text, sentence, fits)
                 ]
@@ -168,7 +178,7 @@ class Document:
         joins = conjunction(language, target) if SIGN.search(self._source) else None
         if find or joins:
             self._parts = read_parts(
-                self._source, self._tokens, self._escaped, unspelt=find, conjunction=joins
+                self._source, self._tokens(), self._escaped, unspelt=find, conjunction=joins
             )
 
     def _add(self, sentence: str, fits: Callable[[str], bool]) -> None:

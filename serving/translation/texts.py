@@ -159,10 +159,7 @@ class TextProcessor:
         if options.return_alternatives:
             return None
         source, target = self._languages(request)
-        text = request.text.strip()
-        form = text.replace("’", "'").casefold()
-        found = self._phrases.get((source or "", target or "", form))
-        return found and found[text[:1].isupper()]
+        return self._phrases.translation(request.text, source or "", target or "")
 
     def _languages(self, request: Request) -> tuple[str | None, str | None]:
         """The languages of a request: the model's if it has one pair and the request names none."""
@@ -233,6 +230,11 @@ class TextProcessor:
         """Whether a sentence is as short as those that the model translates whole."""
         limit = self.manifest.sizes.usual_source
         return limit is None or self._most_before + len(self._source_pieces(text)) < limit
+
+    def greeting(self, text: str, source: str, target: str) -> int:
+        """The end of a greeting with which a sentence begins and which is a set phrase: `Liebe
+        Anna, wie geht es dir?` 0 if there is none."""
+        return self._phrases.greeting(text, source, target) if self._phrases else 0
 
     def spells(self, text: str) -> bool:
         """Whether the source's vocabulary can write a text without single bytes and unknown pieces;
@@ -356,13 +358,15 @@ class TextProcessor:
                 parameter="max_length",
             )
         asked = demand(sentence, self.sizes)
-        self.check_memory(asked)
+        self._check_bytes(asked, self.sizes.cache_bytes(1, asked.source_length, asked.slots))
         return asked
 
     def check_memory(self, demand: Demand) -> None:
         """Raise TooLongError for a row that alone could exceed the cache."""
+        self._check_bytes(demand, self.sizes.cache_bytes(1, demand.source_length, demand.slots))
+
+    def _check_bytes(self, demand: Demand, needed: int) -> None:
         limit = self._max_cache_bytes
-        needed = self.sizes.cache_bytes(1, demand.source_length, demand.slots)
         if needed > limit:
             raise TooLongError(
                 f"the text may need {needed / 2**20:.0f} MiB of cache (source of "

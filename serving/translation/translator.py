@@ -220,6 +220,9 @@ class ModelTranslator:
             spells=self.texts.spells,
             usual=None if whole else self.texts.usual,
             score=self.texts.score,
+            greeting=None
+            if whole or wishes.target_prefix
+            else functools.partial(self.texts.greeting, source=source, target=target),
         )
         if len(document.sentences) > 1:
             check_single(options, wishes.terms, len(document.sentences))

@@ -51,6 +51,10 @@ class _PeerTexts:
 
     usual = fits
 
+    def greeting(self, text: str, source: str, target: str) -> int:
+        """Always 0: no text is divided."""
+        return 0
+
     def spells(self, text: str) -> bool:
         """Always True: no text is kept from the system because of its letters."""
         return True

@@ -142,12 +142,28 @@ def raised(translated: Translated, spans: Collection[Span] | None = None) -> Tra
 
 _ADDRESSING = frozenset(("sie", "ihr", "ihre", "ihnen", "ihrem", "ihren", "ihrer"))
 """German words with a capital that are no others."""
+_AFTER_GREETINGS = frozenset(
+    """
+    thank thanks many please unfortunately enclosed hereby herewith could can would will may do does
+    did let have has had are is was were am as
+    vielen danke bitte leider anbei hiermit könnten können würden haben hätten sind wäre wollen
+    merci veuillez malheureusement pourriez pouvez avez êtes comme suite
+    gracias muchas lamentablemente podría puede podrían pueden como
+    """.split()  # noqa: SIM905
+)
+"""Other words in small letters with which a letter often goes on after its greeting."""
+_SPOKEN = re.compile("I(?=[ '’])")
 
 
 def goes_on_small(source: str, text: str, target: str) -> bool:
     """Whether the translation of a clause within a sentence begins with a capital that only stands
     at the beginning of sentences: the clause has none, and the word is no noun and no name."""
     word = _WORD.match(text)
-    if word is None or not source[:1].islower() or not word[0][0].isupper() or word[0] == "I":
+    if word is None or not word[0][0].isupper() or word[0] == "I":
         return False
-    return word[0].lower() not in _ADDRESSING and begins_sentence(word[0], target)
+    if not (source[:1].islower() or _SPOKEN.match(source)):
+        return False
+    small = word[0].lower()
+    return small not in _ADDRESSING and (
+        begins_sentence(small, target) or small in _AFTER_GREETINGS
+    )

@@ -150,10 +150,23 @@ def divided(
     yield from _fitting(text, (done, span[1]), fits, between_words)
 
 
-def in_clauses(text: str, span: Span, usual: Callable[[str], bool]) -> Iterator[Span]:
-    """The span, or parts of it that are as long as usual. It is split near the middle and after
-    clause punctuation alone: without any, it stays whole."""
+def in_clauses(
+    text: str,
+    span: Span,
+    usual: Callable[[str], bool] | None,
+    greeting: Callable[[str], int] | None = None,
+) -> Iterator[Span]:
+    """The span of a sentence, or parts of it that are as long as usual. It is split after a
+    `greeting`, whose end is found by this, and near the middle, after clause punctuation alone:
+    without any, it stays whole."""
     begin, end = span
+    length = greeting(text[begin:end]) if greeting else 0
+    if length:
+        yield begin, begin + length
+        begin, end = span = stripped(text, (begin + length, end))
+    if usual is None:
+        yield span
+        return
     part = text[begin:end]
     cut = None if usual(part) else _clause_cut(part)
     if cut is None:

@@ -136,6 +136,9 @@ class Planner:
                         spells=texts.spells,
                         usual=None if whole else texts.usual,
                         score=texts.score,
+                        greeting=None
+                        if whole or any(job.target_prefixes)
+                        else functools.partial(texts.greeting, source=source, target=job.target),
                     )
                 if len(document.sentences) > 1:
                     check_single(options, job.terms, len(document.sentences))

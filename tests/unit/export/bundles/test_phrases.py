@@ -45,6 +45,9 @@ def test_what_is_refused(bundle: Path, tmp_path: Path) -> None:
     file.write_text("Moin!\tAhoy!\nTschö!\n")
     with pytest.raises(ExportError, match=r"line 2 must have 2 columns, one for each of de,en"):
         add_phrases(bundle, file, ["de", "en"])
+    file.write_text("Moin!\tAhoy!\nMoin, {name}!\tAhoy!\n")
+    with pytest.raises(ExportError, match=r"line 2: 'Moin, \{name\}!' and 'Ahoy!' must have the"):
+        add_phrases(bundle, file, ["de", "en"])
     file.write_text("Moin!\tAhoy!\n")
     with pytest.raises(ExportError, match=r"no line has phrases from de to en"):
         add_phrases(bundle, file, ["es", "en"])

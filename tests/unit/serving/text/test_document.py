@@ -62,6 +62,23 @@ def test_one_sentence_is_given_to_the_model_as_it_is() -> None:
         )
 
 
+@pytest.mark.parametrize(
+    "text", ["Guten Morgen", "Wie geht's, Anna?", "Ja", "Um halb acht.", "a" * 200]
+)
+def test_words_alone_are_read_as_they_are_in_markup(text: str) -> None:
+    plain, marked = Document(text, "text"), Document(text, "html")
+    for document in (plain, marked):
+        document.divide("de", lambda _: True, target="en")
+    assert plain.sentences == marked.sentences
+    assert plain.visible == marked.visible
+    assert list(plain.cuts()) == list(marked.cuts())
+    assert plain.gaps() == marked.gaps()
+    answers = [
+        Translated(sentence[::-1], [Link((0, 1), (0, 1), 1.0)]) for sentence in plain.sentences
+    ]
+    assert plain.render(answers) == marked.render(answers)
+
+
 def test_white_space_and_rules_between_sentences_stay() -> None:
     text = "\ufeff Eins.  Zwei!\r\n\r\n\t---\n  Drei?\u2028 \n"
     assert translated(text) == text.upper()

@@ -8,13 +8,19 @@ import pytest
 
 from serving.queue.limits import BatchLimits
 from serving.search.options import SearchOptions
-from serving.text.phrases import Phrase, known_phrases
+from serving.text.phrases import Phrase, Phrases
 from serving.text.terms import Terms
 from serving.translation.texts import TextProcessor
 from serving.translation.translator import ModelTranslator, Wishes
 from tests.unit.serving.echo import ByteTokenizer, EchoStepper, OneStepper, echo_manifest
 
-PHRASES = known_phrases([Phrase("de", "Guten Tag!", "en", "Hello!")])
+PHRASES = Phrases(
+    [
+        Phrase("de", "Guten Tag!", "en", "Hello!"),
+        Phrase("de", "Liebe {name},", "en", "Dear {name},"),
+        Phrase("de", "Vielen Dank!", "en", "Thank you!"),
+    ]
+)
 
 
 @pytest.fixture(scope="module")
@@ -38,6 +44,10 @@ def translated(translator: ModelTranslator, text: str, **options: Any) -> str:
         ("GUTEN TAG!", "HELLO!"),
         ("Guten Tag. Wie bitte?", "Hello. Wie bitte?"),
         ("- guten tag\n- gute Tage", "- Hello\n- gute Tage"),
+        ("Liebe Anna,\nguten Tag!", "Dear Anna,\nHello!"),
+        ("Liebe Anna, wie geht es?", "Dear Anna, wie geht es?"),
+        ("Liebe Anna, vielen Dank!", "Dear Anna, thank you!"),
+        ("Liebe {{ name }}, wie geht es?", "Dear {{ name }}, wie geht es?"),
     ],
 )
 def test_a_sentence_that_is_a_phrase_gets_its_translation(

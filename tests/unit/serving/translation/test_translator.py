@@ -252,6 +252,9 @@ def test_a_sentence_longer_than_usual_is_divided_unless_it_has_to_be_one(
         ("en", "Häuser sind alt.", "The houses are old.", "The houses are old."),
         ("de", "which was old.", "Das war alt.", "das war alt."),
         ("de", "you are old.", "Sie sind alt.", "Sie sind alt."),
+        ("en", "danke dafür.", "Thank you for it.", "thank you for it."),
+        ("de", "I am old.", "Ich bin alt.", "ich bin alt."),
+        ("de", "Ines is old.", "Die Ines ist alt.", "Die Ines ist alt."),
     ],
 )
 def test_a_clause_goes_on_with_a_small_letter(
