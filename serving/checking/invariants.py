@@ -16,6 +16,7 @@ from typing import Literal, get_args
 from serving.checking.figures import unmatched, written
 from serving.checking.letters import has_similar, lost_words, strange_letters
 from serving.checking.names import WORD, first_words, has_names, lost_names
+from serving.checking.surnames import TITLE, lost_surnames, surnames
 from serving.checking.units import strange_sign
 from serving.text.alignment import Span
 from serving.text.kept.masks import MASKS
@@ -80,9 +81,11 @@ def faults(source: str, output: str, languages: Languages) -> list[Fault]:
 
 def is_noteworthy(text: str, languages: Languages) -> bool:
     """Whether a sentence may contain more than words: numbers, other alphabets, codes or tags, or
-    a known name."""
-    return _NOTEWORTHY.search(text) is not None or (
-        _may_have_names(text, *languages) and has_names(text, *languages)
+    a known name or a surname after a title."""
+    return (
+        _NOTEWORTHY.search(text) is not None
+        or (_may_have_names(text, *languages) and has_names(text, *languages))
+        or (TITLE.search(text) is not None and any(surnames(text, *languages)))
     )
 
 
@@ -125,7 +128,14 @@ def names(
     source: str, output: str, source_language: str | None, target_language: str | None
 ) -> Iterator[Fault]:
     """Checks that countries, languages, cities, weekdays and months are named in the target's
-    language."""
+    language, and that surnames after a title are there."""
+    if TITLE.search(source):
+        for span in lost_surnames(source, output, source_language, target_language):
+            name = source[slice(*span)]
+            # One with a broken character is lost as a word already.
+            broken = letters(source, output, source_language, target_language)
+            if all(fault.what != name for fault in broken):
+                yield Fault("names", name, source=span, wanted=name)
     if not _may_have_names(source, source_language, target_language):
         return
     for lost in lost_names(source, output, source_language, target_language):
