@@ -328,6 +328,8 @@ class Document:
         passage, span = self._places[number]
         if read and (read.emphasised or read.label) and not ended:
             return ""
+        if number in self._continuing and text.isalpha() and not ended:
+            return ""  # the whole first word decides on its capital
         if text == sentence if ended else sentence.startswith(text):
             source = "".join(map(passage.written, range(*span)))
             if (

@@ -267,7 +267,9 @@ def test_a_clause_goes_on_with_a_small_letter(
     assert document.sentences == [begin, clause]
     assert document.render([Translated(begin), Translated(translation)]).text == f"{begin} {wanted}"
     ended = document.written(1, Translated(translation), ended=True)
-    assert ended.startswith(document.written(1, Translated(translation[:6]), ended=False))
+    for length in range(len(translation)):
+        partial = Translated(translation[:length])
+        assert ended.startswith(document.written(1, partial, ended=False))
     assert ended == wanted
 
 
