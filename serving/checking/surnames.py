@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 from serving.checking.letters import fold
 from serving.text.alignment import Span
+from serving.text.offices import may_be_office
 
 TITLE = re.compile(
     r"\b(?:Frau|Herr|M[rs]|Mrs|Miss|Mme|Mlle|M\.|Sra?\.|[Ss]eñor|[Mm]onsieur|[Mm]adame|[Mm]ademois)"
@@ -31,20 +32,6 @@ _NO_TITLE = re.compile(
     re.IGNORECASE,
 )
 """Words before `Frau` and `Herr` where these are no titles: `seine Frau Maria`."""
-_OFFICE = re.compile(
-    r"""
-    .*(?:präsident|minister|kanzler|kommiss?ar|direktor|doktor|professor|berichterstatter|sekretär|
-    abgeordnete[nr]?|vorsitzende[nr]?|koll?eg[aeu]?|meister|anwalt|inspektor|ingenieur|lehrer|
-    botschafter|rat|ober|wirt|pfarrer|pastor|bischof|general|oberst|hauptmann|major|leutnant|
-    kapitän|nachbar|graf|gräfin|baron|richter|jesus|christus|gott|vater|mutter|
-    (?:er|or|ent|ist|är|ar|eg|ant|ärzt|anwält)in|
-    pr[eé]siden[ct]e?|presidenta|speaker|chairman|chair|chancellor|minist(?:er|re|ro|ra)|
-    commissioner|rapporteure?|ambassador|universe|world|commissaire|comisari[oa]|director[a]?|
-    direct(?:eur|rice)|docteur|doctora?|profesora?|professeure?|juge|juez|ponente|dios)s?
-    """,
-    re.VERBOSE | re.IGNORECASE,
-)
-"""Words after a title that are an office, and are translated."""
 _TRANSCRIBED = re.compile(r".*(?:[eo]wa?|ina?|[iy]j?|tsch|sky)")
 """Names that each language writes in its own way: `Jelzin`, `Gorbatschow`."""
 _SIMILAR = 0.55
@@ -59,7 +46,7 @@ def surnames(text: str, source_language: str | None, target_language: str | None
         return
     for found in titled.finditer(text):
         name = found["name"]
-        if not name[0].isupper() or name.isupper() or _OFFICE.fullmatch(name):
+        if not name[0].isupper() or name.isupper() or may_be_office(name):
             continue
         if found["title"][0] not in "FH" or not _NO_TITLE.search(text, 0, found.start()):
             yield found.span("name")

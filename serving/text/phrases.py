@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from serving.errors import BundleError
+from serving.text.offices import is_office
 
 _ADVICE = "write it again with `macaron export phrases`"
 _MARKED = re.compile(r"(?P<begin>[¿¡]?)(?P<words>.*?)\s?(?P<end>[.!?…:,]?)", re.DOTALL)
@@ -198,9 +199,10 @@ def _names(pattern: re.Pattern[str], words: str) -> tuple[str, ...]:
 
 
 def _is_name(text: str) -> bool:
-    """Whether a text has the form of a name: words with capitals and particles before them."""
+    """Whether a text has the form of a name: words with capitals, and particles before them; and is
+    no office."""
     words = text.split(" ")
-    if text.lower() in _PRONOUNS:
+    if text.lower() in _PRONOUNS or is_office(words[-1]):
         return False
     if words[-1] in _PARTICLES or not all(map(_WORD_OF_NAME.fullmatch, words)):
         return False

@@ -30,6 +30,7 @@ def found(text: str, source: str = "de", target: str = "en") -> list[str]:
         ("de", "Seine Frau Maria und die Frau Meier von nebenan", []),
         ("de", "Was für eine Frau Maria war!", []),
         ("de", "Herr Präsident, Frau Ministerin, Herr Bundeskanzler!", []),
+        ("de", "Herr Richter, Frau Rechtsanwältin, Frau Nachbarin", []),
         ("de", "Sprechen der Herr Türkisch?", []),
         ("de", "Das Auto von Herrn Jacksons Vater", []),
         ("de", "Frau Kowalczyk-Meier", []),
