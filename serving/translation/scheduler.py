@@ -117,7 +117,7 @@ class TranslationScheduler(Scheduler[Sentence, list[int], SentenceOutcome]):
         if held is not None:
             self._open.add(tickets)
             for each in prepared:
-                held.append(self._held(each.ticket, partial(self._enqueue, [each])))
+                held.append(self._held(each.ticket, partial(self._enqueue, [each], max_wait_s)))
             return tickets
         try:
             self._enqueue(prepared, max_wait_s)

@@ -15,6 +15,7 @@ from itertools import chain
 from starlette.types import Receive
 
 from serving.errors import RequestError, UnknownLanguageError
+from serving.queue.ticket import HeldWork
 from serving.server.access.gate import Gatekeeper
 from serving.server.http.access_log import RequestContext
 from serving.server.http.settings import Settings
@@ -271,12 +272,18 @@ def _submit_all(
 ) -> list[_Submitted]:
     """Queue the sentences of all legs, or none if one is refused."""
     begun: list[_Submitted] = []
+    # Those of the first legs would be decoded while the last one is read.
+    held: list[HeldWork] = []
+    holds = len(legs) > 1 and legs[0].limit.held is None
     try:
         for leg, own in zip(legs, plans, strict=True):
             streamed = streams and leg.between is None  # a client gets no events of a first leg
+            limit = replace(leg.limit, held=held) if holds else leg.limit
             with leg.naming():
-                tickets = _submit(leg.job, own, leg.limit, streamed=streamed)
+                tickets = _submit(leg.job, own, limit, streamed=streamed)
             begun.append((own, tickets))
+        for work in held:
+            work.queue()
     except BaseException:
         _cancel(begun)
         raise
