@@ -68,12 +68,10 @@ def pytest_collection() -> None:
 
 def pytest_collection_finish() -> None:
     """Use one thread in PyTorch, since the run has as many processes as cores already. Exempt
-    everything imported and collected from garbage collection: it stays until the end. Collect more
-    seldom than Python does, where it takes a fifteenth of the run."""
+    everything imported and collected from garbage collection: it stays until the end."""
     if (torch := sys.modules.get("torch")) is not None:
         torch.set_num_threads(1)
     gc.freeze()
-    gc.set_threshold(10_000, 5, 5)
     gc.enable()
 
 
