@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 from serving.checking.letters import fold
 from serving.text.alignment import Span
+from serving.text.languages import base_language
 from serving.text.offices import may_be_office
 
 TITLE = re.compile(
@@ -41,8 +42,8 @@ _SPELT_OUT = re.compile("([aou])e")
 
 def surnames(text: str, source_language: str | None, target_language: str | None) -> Iterator[Span]:
     """The spans of the surnames of a text that follow a title."""
-    titled = _TITLED.get(_primary(source_language))
-    if titled is None or _primary(target_language) not in _TITLED:
+    titled = _TITLED.get(base_language(source_language or ""))
+    if titled is None or base_language(target_language or "") not in _TITLED:
         return
     for found in titled.finditer(text):
         name = found["name"]
@@ -75,7 +76,3 @@ def _is_form(name: str, word: str) -> bool:
 
 def _spelling(word: str) -> str:
     return _SPELT_OUT.sub(r"\1", fold(word))
-
-
-def _primary(language: str | None) -> str:
-    return (language or "").partition("-")[0].lower()

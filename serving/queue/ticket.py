@@ -123,7 +123,8 @@ class Ticket(Generic[Result]):
 
 @dataclass(frozen=True)
 class HeldWork:
-    """A work of a request that nobody waits for; it is queued once that delays no others."""
+    """A work that is queued later: of a request that nobody waits for, once that delays no others;
+    of one with several routes, once all of its texts are accepted."""
 
     ticket: Ticket[Any]
     queue: Callable[[], None]
