@@ -84,7 +84,7 @@ class Rows {
   Rows() = default;
 
   int64_t dim_ = 0, count_ = 0;
-  std::vector<float> buffer_;
+  RowBuffer buffer_;
   float scale_ = 1.0f, least_ = 0.0f, level_ = 1.0f;
   int zero_point_ = 0;
   const uint8_t* zero_points_ = nullptr;
@@ -261,7 +261,7 @@ void tree_attention(const Attributes& attributes, const Context& context, const 
     vectors = Vectors(context, 5, {shape[0], queries, capacity}, width);
     scale = number_of<float>(context, 8, "the scale must be a single number");
   }
-  std::vector<float> scores(heads.asking * score_room(capacity));
+  RowBuffer scores(heads.asking * score_room(capacity));
   for (int64_t b = 0; b < shape[0]; ++b) {
     float* own_keys = keys + b * capacity * dim;
     float* own_values = values + b * capacity * dim;
@@ -318,7 +318,7 @@ void masked_attention(const Attributes& attributes, const Context& context, cons
   const float* keys = context.input<float>(1);
   const float* values = context.input<float>(2);
   Mask mask(context, 3, shape[0], queries, capacity);
-  std::vector<float> scores(attributes.heads * score_room(capacity));
+  RowBuffer scores(attributes.heads * score_room(capacity));
   for (int64_t row = 0; row < shape[0] * queries; ++row) {
     const int64_t begin = row / queries * capacity * dim;
     attend(query + row * dim, keys + begin, values + begin, {dim, width},
@@ -370,7 +370,7 @@ void packed_attention(const Attributes& attributes, const Context& context, cons
   share_out(context, count, places * dim, [&](int64_t begin, int64_t end) {
     Mask mask = whole;
     Rows part = out;
-    std::vector<float> scores(heads * score_room(places));
+    RowBuffer scores(heads * score_room(places));
     std::vector<int64_t> seen;
     for (int64_t m = begin; m < end; ++m) {
       const int64_t* text = own + rows[m] / places * places;
@@ -568,7 +568,7 @@ void round_norms(const Attributes& attributes, const Context& context, const Res
   const int64_t dim = residual.dim();
   share_out(context, rows_of(residual.shape()), dim, [&](int64_t begin, int64_t end) {
     Rows part = out;
-    std::vector<float> room(dim);
+    RowBuffer room(dim);
     for (int64_t row = begin; row < end; ++row) {
       float* own = kept + row * dim;
       float* total = wanted == Kept::kSum ? own : room.data();
@@ -604,7 +604,7 @@ void add_post_norm_op(const Attributes& attributes, const Context& context) {
   float* out = context.output<float>(0, residual.shape());
   const int64_t dim = residual.dim();
   share_out(context, rows_of(residual.shape()), dim, [&](int64_t begin, int64_t end) {
-    std::vector<float> total(dim);
+    RowBuffer total(dim);
     for (int64_t row = begin; row < end; ++row)
       residual.read(row, attributes.epsilon, total.data(), out + row * dim);
   });
@@ -694,7 +694,7 @@ void quantize_rows_op(const Attributes&, const Context& context) {
   const Rows out = Rows::each(context, shape, 1);
   share_out(context, rows, dim * work, [&](int64_t begin, int64_t end) {
     Rows part = out;
-    std::vector<float> room(dim);
+    RowBuffer room(dim);
     for (int64_t row = begin; row < end; ++row) part.round(row_of(x + row * dim, dim, room.data()), row);
   });
 }
@@ -710,7 +710,7 @@ void quantize_rows_twice_op(const Attributes&, const Context& context) {
   const Rows out = Rows::each(context, shape, 1, 2);
   share_out(context, rows, 2 * dim, [&](int64_t begin, int64_t end) {
     Rows part = out;
-    std::vector<float> room(dim), rest(dim);
+    RowBuffer room(dim), rest(dim);
     for (int64_t row = begin; row < end; ++row)
       part.round_twice(row_of(x + row * dim, dim, room.data()), row, rest.data());
   });
@@ -727,7 +727,7 @@ void gelu_quantize_op(const Attributes&, const Context& context) {
   const uint8_t zero_point = *context.input<uint8_t>(2);
   uint8_t* out = context.output<uint8_t>(0, shape);
   share_out(context, rows_of(shape), dim * kGelu, [&](int64_t begin, int64_t end) {
-    std::vector<float> room(dim);
+    RowBuffer room(dim);
     for (int64_t row = begin; row < end; ++row) {
       gelu(x + row * dim, dim, room.data());
       quantize(room.data(), dim, scale, zero_point, out + row * dim);

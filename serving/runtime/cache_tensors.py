@@ -16,7 +16,7 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import DTypeLike
+from numpy.typing import DTypeLike, NDArray
 
 from serving.arrays import Floats, Ints
 from serving.bundle.graph import FLOAT_BYTES, DType, Tensor
@@ -37,10 +37,37 @@ sentences at beam 5. Their matrix products are large enough, and their states fi
 processor's cache (docs/background/decisions.md)."""
 _MAPPED_BYTES = 1 << 18
 """Size in bytes from which memory for caches is requested from the operating system directly."""
+_LINE_BYTES = 64
+"""Size in bytes of a cache line, and of the largest vector that kernels read at once."""
 _PRIVATE = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_PRIVATE") else {}
 _GROWTH = 1.5
 """Factor by which a new block is larger than requested, so that a growing cache does not need one
 at each step."""
+
+
+def aligned_empty(shape: Sequence[int], dtype: DTypeLike) -> NDArray[Any]:
+    """A new array whose memory begins at a cache line; its content is arbitrary. NumPy's own arrays
+    mostly begin within one, so that every vector that a kernel reads lies in two lines."""
+    size = math.prod(shape) * np.dtype(dtype).itemsize
+    memory = np.empty(size + _LINE_BYTES, np.uint8)
+    first = -memory.ctypes.data % _LINE_BYTES
+    return memory[first : first + size].view(dtype).reshape(shape)
+
+
+def aligned_zeros(shape: Sequence[int], dtype: DTypeLike) -> NDArray[Any]:
+    """A new array of zeros whose memory begins at a cache line."""
+    zeros = aligned_empty(shape, dtype)
+    zeros.fill(0)
+    return zeros
+
+
+def _aligned(array: NDArray[Any]) -> NDArray[Any]:
+    """The array, or a copy of it if it is not contiguous or begins within a cache line."""
+    if array.flags.c_contiguous and array.ctypes.data % _LINE_BYTES == 0:
+        return array
+    copy = aligned_empty(array.shape, array.dtype)
+    copy[...] = array
+    return copy
 
 
 def round_up(length: int) -> int:
@@ -274,7 +301,7 @@ def _fresh(size: int, dtype: np.dtype[Any]) -> Floats:
     dropped, while an allocator would keep it for later requests."""
     count = size * dtype.itemsize
     if count < _MAPPED_BYTES:
-        return np.zeros(size, dtype)
+        return aligned_zeros((size,), dtype)
     return np.frombuffer(mmap.mmap(-1, count, **_PRIVATE), dtype)
 
 
@@ -373,7 +400,7 @@ class Sources:
         padded to the length of the first part's."""
         first = parts[0]
         shape = sum(map(len, groups)), first.mask_BS.shape[1]
-        tensors = [np.zeros((*shape, *each.shape[2:]), each.dtype) for each in first.tensors]
+        tensors = [aligned_zeros((*shape, *each.shape[2:]), each.dtype) for each in first.tensors]
         mask_BS = np.full(shape, -np.inf, dtype=np.float32)
         for rows, part in zip(groups, parts, strict=True):
             length = part.mask_BS.shape[1]
@@ -402,8 +429,10 @@ class Sources:
 
     def trim(self, length: int) -> None:
         """Cut sources to that many positions."""
-        cut = [np.ascontiguousarray(tensor[:, :length]) for tensor in self.tensors]
-        self._replace(cut, np.ascontiguousarray(self.mask_BS[:, :length]))
+        self._replace(
+            [tensor[:, :length] for tensor in self.tensors],
+            np.ascontiguousarray(self.mask_BS[:, :length]),
+        )
 
     def read(self, number: int, rows: Sequence[int]) -> Floats:
         """Some rows of one tensor in fp32."""
@@ -414,7 +443,7 @@ class Sources:
         """Does nothing: the arrays are freed together with this object."""
 
     def _replace(self, tensors: list[Floats], mask_BS: Floats) -> None:
-        self.tensors, self.mask_BS = tensors, mask_BS
+        self.tensors, self.mask_BS = [_aligned(tensor) for tensor in tensors], mask_BS
         self.layout += 1
 
 

@@ -20,7 +20,13 @@ from numpy.typing import NDArray
 
 from serving.arrays import Floats, Ints
 from serving.bundle.graph import Graph
-from serving.runtime.cache_tensors import CacheGroups, Caches, Sources
+from serving.runtime.cache_tensors import (
+    CacheGroups,
+    Caches,
+    Sources,
+    aligned_empty,
+    aligned_zeros,
+)
 from serving.runtime.graphs.file import DTYPES, GraphFile, Node, ValueInfo
 
 _OPSETS = range(18, 25)
@@ -190,11 +196,11 @@ class CpuSession:
             if tensor.role in waiting:
                 reads[tensor.name] = next(waiting[tensor.role])
             elif tensor.name not in self._cached:
-                array = np.zeros(_shape(tensor.axes, sizes), tensor.dtype)
+                array = aligned_zeros(_shape(tensor.axes, sizes), tensor.dtype)
                 reads[tensor.name] = inputs[tensor.role] = array
         for tensor in graph.outputs:
             if tensor.name not in self._cached and tensor.role not in unwanted:
-                array = np.zeros(_shape(tensor.axes, sizes), tensor.dtype)
+                array = aligned_zeros(_shape(tensor.axes, sizes), tensor.dtype)
                 writes[tensor.name] = outputs[tensor.role] = array
         run = self._loaded.bind(reads, writes)
         return CpuBinding(run, inputs, outputs, list(caches.arrays))
@@ -255,7 +261,7 @@ class Program:
     ) -> list[NDArray[Any]]:
         """Run the program once; returns new arrays of these shapes, by the names of outputs."""
         dtypes = {value.name: value.dtype for value in self.outputs}
-        writes = {name: np.empty(shape, dtypes[name]) for name, shape in shapes.items()}
+        writes = {name: aligned_empty(shape, dtypes[name]) for name, shape in shapes.items()}
         given = {name: np.asarray(array, order="C") for name, array in reads.items()}
         self.bind(given, writes)()
         return list(writes.values())

@@ -20,6 +20,9 @@ from serving.runtime.cache_tensors import (
     BlockPool,
     Caches,
     CacheSizes,
+    Sources,
+    aligned_empty,
+    aligned_zeros,
 )
 from serving.runtime.session import Binding
 from serving.runtime.translation_stepper import OnnxStepper
@@ -212,3 +215,37 @@ def test_a_joint_batch_is_bounded_by_states_but_on_cuda() -> None:
     assert CacheSizes(manifest.model_copy(update={"target": "cuda"})).most_states is None
     plain = parse_manifest(SHIPPED / "macaron-de-en")
     assert CacheSizes(plain).most_states is None
+
+
+def test_arrays_begin_at_a_cache_line_whatever_their_size() -> None:
+    for shape in ((1,), (3, 7), (5, 30, 256), (40, 8000)):
+        for make in (aligned_empty, aligned_zeros):
+            for dtype in (np.float32, np.int64, np.uint8):
+                array = make(shape, dtype)
+                assert array.ctypes.data % 64 == 0
+                assert (array.shape, array.dtype) == (shape, dtype)
+                assert array.flags.c_contiguous
+                assert array.flags.writeable
+        assert not aligned_zeros(shape, np.float32).any()
+    assert aligned_zeros((0, 4), np.float32).shape == (0, 4)
+
+
+def test_sources_begin_at_a_cache_line_after_every_change() -> None:
+    def sources(rows: int, length: int) -> Sources:
+        tensor = np.arange(rows * length * 8, dtype=np.float32).reshape(rows, length, 8)
+        return Sources([tensor], np.zeros((rows, length), np.float32))
+
+    merged = Sources.merged([sources(2, 6), sources(1, 4)], [[2, 0], [1]])
+    begins = [merged.tensors[0].ctypes.data]
+    longer = sources(3, 9)
+    merged.extend(longer, np.array([1]))
+    begins.append(merged.tensors[0].ctypes.data)
+    np.testing.assert_array_equal(merged.tensors[0][1], longer.tensors[0][0])
+    wanted = merged.tensors[0][[3, 0]][:, :5]
+    merged.keep(np.array([3, 0]))
+    begins.append(merged.tensors[0].ctypes.data)
+    merged.trim(5)
+    begins.append(merged.tensors[0].ctypes.data)
+    np.testing.assert_array_equal(merged.tensors[0], wanted)
+    assert merged.tensors[0].flags.c_contiguous
+    assert [begin % 64 for begin in begins] == [0, 0, 0, 0]
