@@ -260,7 +260,7 @@ class Program:
         self, reads: Mapping[str, NDArray[Any]], shapes: Mapping[str, Sequence[int]]
     ) -> list[NDArray[Any]]:
         """Run the program once; returns new arrays of these shapes, by the names of outputs."""
-        dtypes = {value.name: value.dtype for value in self.outputs}
+        dtypes = {value.name: np.dtype(value.dtype) for value in self.outputs if value.dtype}
         writes = {name: aligned_empty(shape, dtypes[name]) for name, shape in shapes.items()}
         given = {name: np.asarray(array, order="C") for name, array in reads.items()}
         self.bind(given, writes)()
