@@ -9,6 +9,7 @@
 #include <stdexcept>
 
 #include "kernels.h"
+#include "lines.h"
 #include "operator.h"
 #include "product_operator.h"
 #include "program.h"

@@ -20,6 +20,7 @@
 #include <string>
 #include <vector>
 
+#include "lines.h"
 #include "mapped.h"
 #include "operator.h"
 #include "pool.h"
@@ -40,8 +41,7 @@ class Buffer {
  public:
   void* take(int64_t bytes) {
     if (bytes > size_) {
-      constexpr int64_t kLine = 64;
-      size_ = (bytes + kLine - 1) / kLine * kLine;
+      size_ = pieces(bytes, kLine) * kLine;
       memory_.reset(std::aligned_alloc(kLine, size_));
       if (!memory_) {
         size_ = 0;
