@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "arithmetic.h"
+#include "lines.h"
 
 namespace macaron {
 
@@ -90,7 +91,7 @@ inline void attend(const float* query, const float* keys, const float* values, L
                    const std::vector<int64_t>& seen, int64_t heads, int64_t shared, int64_t width,
                    float scale, float cap, QueryBias bias, QueryVectors vectors, float* scores,
                    float* out) {
-  constexpr int64_t kLine = 16;  // floats in a cache line
+  constexpr int64_t kFloats = kLine / sizeof(float);  // in a cache line
   const int64_t count = static_cast<int64_t>(seen.size()), room = score_room(count);
   if (!count) {
     std::fill(out, out + heads * width, 0.0f);
@@ -98,7 +99,7 @@ inline void attend(const float* query, const float* keys, const float* values, L
   }
   const auto key = [&](int64_t i, int64_t h) {
     const int64_t begin = seen[std::min(i, count - 1)] * layout.place + h / shared * layout.head;
-    for (int64_t d = 0; d < width; d += kLine) __builtin_prefetch(values + begin + d, 0, 2);
+    for (int64_t d = 0; d < width; d += kFloats) __builtin_prefetch(values + begin + d, 0, 2);
     return keys + begin;
   };
   // Computes one score, or four in one go if the width allows that; beyond the last place, the last

@@ -411,7 +411,11 @@ class Sources:
 
     def keep(self, rows: Ints) -> None:
         """Keep these rows, in this order."""
-        self._replace([tensor[rows] for tensor in self.tensors], self.mask_BS[rows])
+        kept = [
+            np.take(each, rows, 0, aligned_empty((len(rows), *each.shape[1:]), each.dtype), "clip")
+            for each in self.tensors
+        ]
+        self._replace(kept, self.mask_BS[rows])
 
     def extend(self, other: Sources, rows: Ints) -> None:
         """Put the other's sentences into these rows, the rest at the end, and pad the shorter ones.

@@ -19,6 +19,8 @@ from serving.text.placing.links import completed_words, linked_words, overlappin
 from serving.text.symbols import CLOSING_SIGNS
 
 _END_OF_CDATA = "]]>"
+_TAG_NAME = re.compile(r"[A-Za-z/!?]")
+"""What makes a tag of a `<` before it, in HTML."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +84,7 @@ class _Placement:
         openings: Mapping[int, str],
     ) -> None:
         self._text, self._openings = passage.text, openings
-        self._xml = passage.markup == "xml"
+        self._html, self._xml = passage.markup == "html", passage.markup == "xml"
         found = list(pieces(passage, translations))
         target = "".join(
             passage.text[slice(*piece.source)]
@@ -391,6 +393,8 @@ class _Placement:
             return inline.before + markup + inline.after
         target = self.placed.target
         before, after = target[max(0, index - 1) : index], target[index : index + 1]
+        if self._html and markup.endswith("<") and _TAG_NAME.match(after):
+            markup = markup[:-1] + escaped("<", "html")  # or it would begin a tag
         if inline.joined:
             if after == " ":
                 self.placed.replaced.setdefault(index, (index + 1, ""))

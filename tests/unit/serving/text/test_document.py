@@ -299,6 +299,28 @@ def test_a_thing_between_spaces_stays_between_spaces() -> None:
     assert html("<p>neu <img src=a>Bild</p>", one_space) == "<p>NEU <img src=a>BILD</p>"
 
 
+@pytest.mark.parametrize(
+    ("first", "written"),
+    [
+        ("a", ">&lt;a"),
+        ("/", ">&lt;/"),
+        ("!", ">&lt;!"),
+        ("é", "><é"),
+        ("1", "><1"),
+        ("<", "><&lt;"),
+    ],
+)
+def test_a_kept_bracket_makes_no_tag_of_what_comes_to_stand_behind_it(
+    first: str, written: str
+) -> None:
+    def moved(sentence: str) -> Translated:
+        assert sentence == "Wort 0"
+        return Translated(f"{first} Wort", (Link((5, 6), (0, 1), 1.0),))
+
+    assert html("Wort ><0", moved) == f"{written} Wort"
+    assert html("Wort ><0") == "WORT ><0"
+
+
 @given(ANYTHING, st.randoms(use_true_random=False))
 def test_any_html_can_be_translated_and_keeps_its_markup(
     source: str, chance: random.Random
