@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import textwrap
 from collections.abc import Sequence
 from xml.sax.saxutils import quoteattr
 
@@ -18,6 +19,7 @@ from serving.documents.texts.beside import html_beside
 from serving.documents.texts.direction import is_right_to_left
 from serving.documents.texts.pieces import html_units, markdown_units
 from serving.documents.unit import FileInUnits, Translated, Unit, WrittenFile, check_lengths
+from serving.text.splitting.wrapping import soft_breaks
 
 _META = re.compile(r"""<meta\s[^<>]*charset\s*=\s*["']?([\w.:-]+)""", re.IGNORECASE)
 _HTML = Declaration((*XML.patterns, _META), references=True)
@@ -25,31 +27,71 @@ _ROOT = re.compile(r"<html\b[^>]*(?=>)", re.IGNORECASE)
 _LANGUAGE = re.compile(r"""(\s(?:xml:)?lang\s*=\s*)(?:"[^"]*"|'[^']*'|[^\s>"']+)""", re.IGNORECASE)
 _DIRECTION = re.compile(r"""\sdir\s*=\s*["']?(?:ltr|rtl|auto)["']?""", re.IGNORECASE)
 _LINE = re.compile(r"[^\r\n]+|[\r\n]+")
+_BREAK = re.compile(r"[ \t]*(?P<end>\r?\n|\r)(?P<indent>[ \t]*(?:>[ \t]*)*)")
 
 
 def read_text(content: bytes) -> FileInUnits:
-    """Read a plain text: each line is a unit; line ends stay as they are."""
+    """Read a plain text: each line is a unit, or each paragraph that was wrapped at a width. Its
+    translation is wrapped at the width of the widest one. Line ends stay as they are."""
     source = decoded(content)
-    parts = _LINE.findall(source.text)
+    parts = _paragraphs(source.text)
     places = [place for place, part in enumerate(parts) if any(map(str.isalpha, part))]
-    units = [Unit(parts[place]) for place in places]
+    units = [Unit(_BREAK.sub(" ", parts[place])) for place in places]
     check_lengths(units)
+    wrapped = [parts[place] for place in places if _BREAK.search(parts[place])]
+    width = max((len(line) for part in wrapped for line in part.splitlines()), default=0)
+
+    def with_lines(translations: Sequence[Translated]) -> list[str]:
+        written = list(parts)
+        for place, unit, translation in zip(places, units, translations, strict=True):
+            if translation.text != unit.text:
+                written[place] = _wrapped(translation.text, parts[place], width)
+        return written
 
     def write(translations: Sequence[Translated]) -> WrittenFile:
-        written = list(parts)
-        for place, translation in zip(places, translations, strict=True):
-            written[place] = translation.text
-        return source.encoded("".join(written))
+        return source.encoded("".join(with_lines(translations)))
 
     def write_bilingual(translations: Sequence[Translated]) -> WrittenFile:
         end = next((part for part in parts if part[0] in "\r\n"), "\n")
         end = "\r\n" if end.startswith("\r\n") else end[0]
-        both = list(parts)
-        for place, translation in zip(places, translations, strict=True):
-            both[place] += end + translation.text
+        both, written = list(parts), with_lines(translations)
+        for place in places:
+            both[place] += end + written[place]
         return source.encoded("".join(both))
 
     return FileInUnits(units, write, write_bilingual)
+
+
+def _paragraphs(text: str) -> list[str]:
+    """A text in lines and line ends, where a paragraph that was wrapped is one of the lines."""
+    within = {begin for span in soft_breaks(text) for begin in range(*span)}
+    parts: list[str] = []
+    going_on = False
+    for found in _LINE.finditer(text):
+        is_break = found[0][0] in "\r\n" and found.start() in within
+        if is_break or going_on:
+            parts[-1] += found[0]
+        else:
+            parts.append(found[0])
+        going_on = is_break
+    return parts
+
+
+def _wrapped(translation: str, source: str, width: int) -> str:
+    """A translation in lines with the ends and the indentation of its source, if that has any."""
+    found = _BREAK.search(source)
+    if found is None:
+        return translation
+    lines = textwrap.wrap(
+        translation,
+        width,
+        subsequent_indent=found["indent"],
+        expand_tabs=False,
+        replace_whitespace=False,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    return found["end"].join(lines)
 
 
 def read_markdown(content: bytes) -> FileInUnits:

@@ -26,9 +26,16 @@ from serving.text.kept.placeholders import LONGEST_WORD, is_plain
 from serving.text.kept.spelling import Spells, unspelt
 from serving.text.passages.building import read_parts
 from serving.text.passages.passage import Inline, Markup, Origins, Passage, escaped
-from serving.text.passages.tokens import Token, joined_tokens, plain_tokens, with_neighbours_apart
+from serving.text.passages.tokens import (
+    Token,
+    joined_tokens,
+    plain_tokens,
+    with_neighbours_apart,
+    with_spaces,
+)
 from serving.text.placing.capitals import goes_on_small
 from serving.text.placing.casing import CasedSentence, Scores, cased_sentence
+from serving.text.placing.lines import has_lines, in_lines
 from serving.text.placing.marks import are_alike, certain, mark_edits
 from serving.text.placing.placement import (
     Placed,
@@ -49,6 +56,7 @@ from serving.text.splitting.sentences import (
     stripped,
 )
 from serving.text.splitting.steps import endings
+from serving.text.splitting.wrapping import soft_breaks
 
 Format = Literal["text", "html", "markdown", "xml"]
 
@@ -77,7 +85,11 @@ class Document:
             )
         self._escaped: Markup = _MARKUPS[format]
         self._source = source
-        self._tokens = functools.cache(functools.partial(_tokens, source, format, ignored))
+        self._breaks = soft_breaks(source) if format == "text" and "\n" in source else []
+        """The line breaks that read as spaces."""
+        self._tokens = functools.cache(
+            functools.partial(_tokens, source, format, ignored, self._breaks)
+        )
         self._parts: list[Passage | str]
         if format == "text" and _PLAIN.fullmatch(source) and is_plain(source):
             # As `read_parts` reads it: each character stands for itself.
@@ -330,6 +342,8 @@ class Document:
             return ""
         if number in self._continuing and text.isalpha() and not ended:
             return ""  # the whole first word decides on its capital
+        if self._breaks and not ended and has_lines(passage, span, self._breaks):
+            return ""  # the length decides on its lines
         if text == sentence if ended else sentence.startswith(text):
             source = "".join(map(passage.written, range(*span)))
             if (
@@ -340,8 +354,10 @@ class Document:
                 return source if ended else ""
         if not ended:
             translation = Translated(certain(text) if self._has_own_marks(number) else text)
-        text = self._finished(number, translation, ended=ended).text
-        return escaped(text, self._escaped, passage.quotes)
+        translation = self._finished(number, translation, ended=ended)
+        if self._breaks:
+            translation = in_lines(translation, passage, span, self._breaks)
+        return escaped(translation.text, self._escaped, passage.quotes)
 
     def _has_own_marks(self, number: int) -> bool:
         """Whether a sentence's translation gets the marks of the sentence. An existing one keeps
@@ -410,6 +426,12 @@ class Document:
         given = [self._finished(number, text) for number, text in translations]
         if same and not openings:
             return Placed(passage.text, list(pieces(passage, given))), as_it_was(passage)
+        if self._breaks:
+            spans = passage.sentences
+            given = [
+                in_lines(text, passage, span, self._breaks)
+                for text, span in zip(given, spans, strict=True)
+            ]
         placed = place(passage, given, openings)
         if placed.restored:
             self._warn("placeholder")
@@ -438,14 +460,17 @@ def _are_plain(sentence: str, translation: str) -> bool:
     return plain is not None and ends[0] == ends[1]
 
 
-def _tokens(source: str, format: Format, ignored: Collection[str]) -> Sequence[Token]:
+def _tokens(
+    source: str, format: Format, ignored: Collection[str], breaks: Sequence[Span]
+) -> Sequence[Token]:
     if format == "html":
         tokens = list(html_tokens(source, ignored))
         return joined_tokens(source, with_neighbours_apart(tokens))
     if format == "xml":
         return joined_tokens(source, with_neighbours_apart(xml_tokens(source, ignored)))
     if format == "text":
-        return joined_tokens(source, list(plain_tokens(source)))
+        tokens = joined_tokens(source, list(plain_tokens(source)))
+        return list(with_spaces(tokens, breaks)) if breaks else tokens
     from serving.text.formats.markdown import markdown_tokens  # its parser takes a while to import
 
     return joined_tokens(source, markdown_tokens(source))

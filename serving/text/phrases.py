@@ -78,11 +78,13 @@ class _Named(NamedTuple):
 class Phrases:
     """Set phrases. Capitals do not count, nor does the end, be it a full stop, an exclamation mark
     or nothing; the translation gets the same end. The comma or colon after a greeting at the
-    beginning of a letter may be any of these too. Of several translations of a phrase the first one
-    counts."""
+    beginning of a letter may be any of these too, and the end of a letter may have a comma. Of
+    several translations of a phrase the first one counts."""
 
     def __init__(self, phrases: Iterable[Phrase]) -> None:
         self._known: dict[tuple[str, str, str], _Written] = {}
+        self._before_names: dict[tuple[str, str, str], _Written] = {}
+        """Translations of phrases with a comma, which stand before a name in the next line."""
         self._named: dict[tuple[str, str, str], list[_Named]] = defaultdict(list)
         self._greetings: set[tuple[str, str]] = set()
         """The first words of greetings at the beginning of letters, by their language."""
@@ -96,13 +98,28 @@ class Phrases:
                 named = _Named(_pattern(text.words), tuple(_SLOT.findall(text.words)), written)
                 self._named[phrase.source, phrase.target, first].append(named)
                 continue
+            comma = written.pop(",") if text.end in _INTERCHANGED else None
             for end, each in written.items():
                 # Many people leave out marks at the beginning and blanks before those at the end.
                 for form in (_with_end(text.words, end, phrase.source), text.words + end):
                     self._known.setdefault((phrase.source, phrase.target, _small(form)), each)
+            if comma:
+                form = _small(f"{text.words},")
+                self._before_names.setdefault((phrase.source, phrase.target, form), comma)
 
     def translation(self, text: str, source: str, target: str) -> str | None:
         """The translation of a text that is a phrase, and None of any other."""
+        found = self._translation(text, source, target)
+        if found is not None:
+            return found
+        text = text.strip()
+        written = self._before_names.get((source, target, _small(text)))
+        if written is None:
+            return None
+        return written.large if text[:1].isupper() else written.text
+
+    def _translation(self, text: str, source: str, target: str) -> str | None:
+        """The translation of a text with one of the ends that its phrase may have."""
         text = text.strip()
         written = self._known.get((source, target, _small(text)))
         if written is not None:
@@ -130,10 +147,10 @@ class Phrases:
         geht es dir?` 0 if there is none."""
         if (source, _first_word(text)) not in self._greetings:
             return 0
-        if self.translation(text, source, target):
+        if self._translation(text, source, target):
             return 0
         ends = [found.end() for found in re.finditer(",(?= )", text[:_LONGEST])]
-        known = (end for end in reversed(ends) if self.translation(text[:end], source, target))
+        known = (end for end in reversed(ends) if self._translation(text[:end], source, target))
         return next(known, 0)
 
 
@@ -175,8 +192,11 @@ def _written(phrase: Phrase) -> Iterator[tuple[str, _Written]]:
     if not text.words[:1].isupper():
         large = large[:1].upper() + large[1:]
     others = next((ends for ends in (_INTERCHANGED, _OF_LETTERS) if text.end in ends), ())
-    for end in (text.end, *others):
-        own = end if end in _INTERCHANGED and end != text.end else translation.end
+    ends = {end: end if end in _INTERCHANGED else translation.end for end in others}
+    ends[text.end] = translation.end
+    if text.end in _INTERCHANGED:
+        ends[","] = ","
+    for end, own in ends.items():
         yield (
             end,
             _Written(*(_with_end(each, own, phrase.target) for each in (translation.words, large))),

@@ -146,6 +146,21 @@ def paired(tokens: Sequence[Token]) -> set[int]:
     return found
 
 
+def with_spaces(tokens: Sequence[Token], spaces: Sequence[Span]) -> Iterator[Token]:
+    """The tokens, with parts of their text that read as a space, which are in order."""
+    done = 0
+    for token in tokens:
+        begin, end = token.span
+        while done < len(spaces) and spaces[done][0] <= begin:
+            done += 1
+        while token.kind == "text" and done < len(spaces) and spaces[done][1] < end:
+            yield replace(token, span=(begin, spaces[done][0]))
+            yield Token("space", spaces[done])
+            begin = spaces[done][1]
+            done += 1
+        yield replace(token, span=(begin, end))
+
+
 def joined_tokens(source: str, tokens: Sequence[Token], depth: int = 0) -> list[Token]:
     """The tokens, with these joined: short raised and lowered text with the text before it, links,
     names and topics that tags divide, and ICU messages, which are nested within `depth` others.

@@ -18,7 +18,7 @@ _STRONG = re.compile(r"[;:—–]\s+|[；：]")  # noqa: RUF001
 _COMMA = re.compile(r"[,)\]]\s+|[，、]")  # noqa: RUF001
 _SPACE = re.compile(r"\s+")
 _SPACE_MARK = re.compile(r"\s")
-_MARKER = re.compile(
+MARKER = re.compile(
     r"(?:(?:[-–—*•·‣◦▪>#|+]+|\(?(?:\d{1,3}|[a-zA-Z])\.?\))\s+)+"
     r"|—(?=[^\W\d_]|[¿¡«\"“])|--(?=[A-ZÀ-ÖØ-Þ¿¡«\"“])|(?<=\d\.)\)\s+"
 )
@@ -55,7 +55,7 @@ def sentence_spans(
             sentences = _sentences(text, (first, last), language, numbers)
             for span in _around(sentences, ends) if ends else sentences:
                 begin, end = stripped(text, span)
-                marker = _MARKER.match(text, begin, end)
+                marker = MARKER.match(text, begin, end)
                 begin = marker.end() if marker else begin
                 if begin < end and not _NUMBER.fullmatch(text, begin, end):
                     yield begin, end

@@ -13,6 +13,46 @@ def test_lines_are_translated_and_everything_between_them_stays() -> None:
     assert translated(source, "a.txt") == b"GUTEN TAG.\r\n\r\n  12 \r\nEIN HAUS\n\n"
 
 
+WRAPPED = (
+    "Hallo,\r\n\r\n"
+    "ich wollte dir nur kurz schreiben, dass wir am Samstag doch nicht \r\n"
+    "kommen können.\r\n"
+    "- weil unser Auto in der Werkstatt steht und die Reparatur leider bis\r\n"
+    "  Montag dauert\r\n"
+    "- Peter\r\n"
+    "> Am Montag habe ich dir geschrieben, dass wir das alles verschieben\r\n"
+    "> müssen.\r\n"
+)
+
+
+def test_wrapped_paragraphs_are_units_and_are_wrapped_anew() -> None:
+    source = WRAPPED.encode()
+    file = recognised(source, "a.txt").read(source)
+    assert [unit.text for unit in file.units] == [
+        "Hallo,",
+        "ich wollte dir nur kurz schreiben, dass wir am Samstag doch nicht kommen können.",
+        "- weil unser Auto in der Werkstatt steht und die Reparatur leider bis Montag dauert",
+        "- Peter",
+        "> Am Montag habe ich dir geschrieben, dass wir das alles verschieben müssen.",
+    ]
+    assert file.write([Translated(unit.text) for unit in file.units]).content == source
+    texts = ["Hi,", "a " * 50 + "b", "- " + "c " * 50 + "d", "- Peter", "> " + "e " * 50 + "f"]
+    written = file.write([Translated(text) for text in texts]).content.decode()
+    assert max(map(len, written.splitlines())) <= 69
+    assert [line[:3] for line in written.split("\r\n")] == [
+        *("Hi,", "", "a a", "a a", "- c", "  c", "- P", "> e", "> e", ""),
+    ]
+    assert "\n" not in written.replace("\r\n", "")
+
+
+def test_a_bilingual_text_has_each_wrapped_paragraph_before_its_translation() -> None:
+    source = "Hallo,\n" + "ein Wort und noch ein Wort " * 2 + "und\nnoch eins.\n"
+    result = written(source.encode(), "a.txt", bilingual=True)
+    upper = source.upper().splitlines()
+    expected = ["Hallo,", upper[0], *source.splitlines()[1:], *upper[1:], ""]
+    assert result.content == "\n".join(expected).encode()
+
+
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "cp1252"])
 def test_the_encoding_is_found_and_kept(encoding: str) -> None:
     text = "Die Äpfel für Jürgen kosten viel Geld, sagte die Frau, die sie gepflückt hatte.\n"

@@ -31,6 +31,7 @@ def translation(sentence: str) -> str:
         ("A zero.\0Between. Others.\0", "text"),
         ("<p>One &auml; two. Three.</p>\n<ul><li>Four</li><li>...</li><li>Five.</li></ul>", "html"),
         ("...", "text"),
+        ("One. This is a line that goes on in the next line, because\nit is full. Two.", "text"),
         ("", "html"),
     ],
 )

@@ -1,0 +1,72 @@
+"""Puts the line breaks within a sentence into its translation, which has as many lines."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+
+from serving.text.alignment import Span
+from serving.text.edits import Edit, edited, edited_links
+from serving.text.kept.masks import mask_pattern
+from serving.text.passages.passage import Passage
+from serving.text.placing.placement import Translated
+
+_SPACES = re.compile(r"(?<=[^\s«¿¡]) +(?=[^\s:;!?»%])")
+
+
+def has_lines(passage: Passage, sentence: Span, breaks: Sequence[Span]) -> bool:
+    """Whether a line break is within a sentence. The breaks are spans of the source, in order."""
+    return next(_within(passage, sentence, breaks), None) is not None
+
+
+def in_lines(
+    given: Translated, passage: Passage, sentence: Span, breaks: Sequence[Span]
+) -> Translated:
+    """The translation of a sentence with the line breaks within it, each at the space that is
+    nearest to its share of the length. A translation that has too few spaces ends with the rest of
+    them. One that equals the source is written as that, but for kept objects."""
+    begin, end = sentence
+    if given.text == passage.text[begin:end] and not passage.inlines:
+        return given
+    places = list(_within(passage, sentence, breaks))
+    spaces = list(_spaces(given.text, passage, sentence))
+    edits = list[Edit]()
+    done = 0
+    for number, place in enumerate(places):
+        free = range(done, len(spaces) - (len(places) - number - 1))
+        best = (len(given.text), len(given.text))
+        if free:
+            share = (place - begin) / (end - begin) * len(given.text)
+            done = min(free, key=lambda space: abs(spaces[space][0] - share))
+            best, done = spaces[done], done + 1
+        edits.append(Edit(best, passage.written(place)))
+    return Translated(edited(given.text, edits), edited_links(given.links, edits))
+
+
+def _within(passage: Passage, sentence: Span, breaks: Sequence[Span]) -> Iterator[int]:
+    """The places in the passage that are line breaks."""
+    first, last = passage.origin(sentence)
+    begins = passage.origins.begins
+    for span in breaks[bisect_left(breaks, (first, 0)) : bisect_left(breaks, (last, 0))]:
+        place = bisect_left(begins, span[0], *sentence)
+        if place < sentence[1] and passage.origins[place] == span:
+            yield place
+
+
+def _spaces(text: str, passage: Passage, sentence: Span) -> Iterator[Span]:
+    """The spaces of a translation that a line may end with: none within a mask."""
+    masks = [
+        passage.text[thing.begin : thing.end]
+        for thing in passage.masked
+        if sentence[0] <= thing.begin < sentence[1]
+    ]
+    inside = [
+        found.span()
+        for mask in masks
+        if " " in mask
+        for found in re.finditer(mask_pattern(mask), text)
+    ]
+    for found in _SPACES.finditer(text):
+        if not any(begin < found.start() < end for begin, end in inside):
+            yield found.span()

@@ -1,0 +1,130 @@
+"""Finds the line breaks of a text that was wrapped at a width, as in e-mails and text files: a
+sentence goes on behind them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby, pairwise
+
+from serving.text.alignment import Span
+from serving.text.splitting.sentences import MARKER
+
+_LINE = re.compile(r"([ \t]*(?:>[ \t]*)*)([^\r\n]*)(?:\r?\n|\r|\Z)")
+_LAST = re.compile(r"""[\w,;.!?…)\]"'»“”’«‘%€$£—–-]\Z""")  # noqa: RUF001
+"""Pattern of the end of a line that may go on in the next one. Behind a colon a list may begin."""
+_FIRST = re.compile(r"""[\w(\["'„“«»‚‘¿¡]""")  # noqa: RUF001
+_SMALL = re.compile(r"[^\w\s]*[^\W\d_]")
+_ENDED = re.compile(r"""[.!?…][)\]"'»“”’«‘]*\Z""")  # noqa: RUF001
+_COLUMNS = re.compile(r"[\t|]|   ")
+_ITEM = re.compile(rf"{MARKER.pattern}|\d{{1,3}}[.)]\s|\[.?\]\s")
+_NARROWEST, _WIDEST = 45, 120
+"""Widths in characters at which people wrap text."""
+_FULL = 0.9
+"""Least length of a full line with the first word of the next one, as a share of the longest line:
+programs that even lines out fill them less."""
+
+
+@dataclass(frozen=True)
+class _Line:
+    begin: int
+    """Where its words begin."""
+    end: int
+    """Where its words end."""
+    indent: str
+    """Blanks and the marks of a quotation before its words."""
+    words: str
+
+    @property
+    def width(self) -> int:
+        return len(self.indent) + len(self.words)
+
+
+@dataclass(frozen=True)
+class _Break:
+    """A line break that may be within a sentence."""
+
+    span: Span
+    wanted: int
+    """How long the line would be with the first word of the next one."""
+    certain: bool
+    """Whether a sentence must go on behind it."""
+
+
+@dataclass(frozen=True)
+class _Run:
+    """The breaks after successive full lines."""
+
+    width: int
+    """The longest line of their paragraph."""
+    breaks: Sequence[_Break]
+
+    @property
+    def sure(self) -> bool:
+        return any(each.certain for each in self.breaks)
+
+
+def soft_breaks(text: str) -> list[Span]:
+    """The line breaks at which a paragraph was wrapped, each with the blanks before it, and the
+    indentation and marks of quotation behind it.
+
+    They follow full lines: the next word would not have fitted. Behind one of several such breaks
+    in a row is a small letter, and before it no end of a sentence; or the lines are as wide as
+    others of the text of which that is true.
+    """
+    if "\n" not in text.strip() or len(text) < _NARROWEST:
+        return []
+    runs = [run for paragraph in _paragraphs(text) for run in _full_runs(paragraph)]
+    widest = max((run.width for run in runs if run.sure), default=0)
+    return [
+        each.span
+        for run in runs
+        if run.sure or run.width <= widest < min(each.wanted for each in run.breaks)
+        for each in run.breaks
+    ]
+
+
+def _paragraphs(text: str) -> Iterator[list[_Line]]:
+    """The stretches of several lines with words."""
+    lines = [
+        _Line(found.start(2), found.start(2) + len(words), found[1], words)
+        for found in _LINE.finditer(text)
+        for words in [found[2].rstrip()]
+    ]
+    for has_words, group in groupby(lines, key=lambda line: line.words != ""):
+        paragraph = list(group)
+        if has_words and len(paragraph) > 1:
+            yield paragraph
+
+
+def _full_runs(paragraph: Sequence[_Line]) -> Iterator[_Run]:
+    width = max((line.width for line in paragraph if " " in line.words), default=0)
+    if not _NARROWEST <= width <= _WIDEST:
+        return
+    breaks: list[_Break] = []
+    for number, (line, following) in enumerate(pairwise(paragraph)):
+        first, _, _ = following.words.partition(" ")
+        wanted = line.width + 1 + len(first)
+        if wanted >= _FULL * width and _may_go_on(line, following, is_first=number == 0):
+            small = _SMALL.match(following.words)
+            certain = small is not None and small[0][-1].islower() and not _ENDED.search(line.words)
+            breaks.append(_Break((line.end, following.begin), wanted, certain))
+        elif breaks:
+            yield _Run(width, breaks)
+            breaks = []
+    if breaks:
+        yield _Run(width, breaks)
+
+
+def _may_go_on(line: _Line, following: _Line, *, is_first: bool) -> bool:
+    """Whether a sentence may go on in the next line. The first line of a paragraph may be indented
+    otherwise, or have the marker of a list."""
+    begins = is_first or _ITEM.match(line.words)
+    quoted = line.indent.count(">"), following.indent.count(">")
+    if line.indent != following.indent and not (begins and quoted[0] == quoted[1]):
+        return False
+    if any(_COLUMNS.search(each.words) for each in (line, following)):
+        return False
+    ends = _LAST.search(line.words) and _FIRST.match(following.words)
+    return bool(ends and any(map(str.isalpha, line.words)) and not _ITEM.match(following.words))
