@@ -56,6 +56,11 @@ PHRASES = Phrases(
         ("es", "Sehr geehrte Damen und Herren,", "Estimados señores:"),
         ("en", "Mit freundlichen Grüßen", "Kind regards"),
         ("en", "Mit freundlichen Grüßen!", "Kind regards!"),
+        ("en", "Mit freundlichen Grüßen,", "Kind regards,"),
+        ("en", "mit freundlichen Grüßen ,", None),
+        ("es", "guten Morgen,", "Buenos días,"),
+        ("fr", "Guten Morgen,", "Bonjour,"),
+        ("fr", "Wie heißt du,", None),
         ("es", "Sehr geehrte Damen und Herren!", "¡Estimados señores!"),
         ("es", "Sehr geehrte Damen und Herren", "Estimados señores"),
         # With names.
