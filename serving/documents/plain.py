@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import zip_longest
 from xml.sax.saxutils import quoteattr
 
 from serving.documents.raw.encoding import XML, Declaration, decoded
@@ -34,9 +35,10 @@ def read_text(content: bytes) -> FileInUnits:
     """Read a plain text: each line is a unit, or each paragraph that was wrapped at a width. Its
     translation is wrapped at the width of the widest one. Line ends stay as they are."""
     source = decoded(content)
-    parts = _paragraphs(source.text)
+    paragraphs = list(_paragraphs(source.text))
+    parts = [written for written, _ in paragraphs]
     places = [place for place, part in enumerate(parts) if any(map(str.isalpha, part))]
-    units = [Unit(_BREAK.sub(" ", parts[place])) for place in places]
+    units = [Unit(paragraphs[place][1]) for place in places]
     check_lengths(units)
     wrapped = [parts[place] for place in places if _BREAK.search(parts[place])]
     width = max((len(line) for part in wrapped for line in part.splitlines()), default=0)
@@ -62,19 +64,24 @@ def read_text(content: bytes) -> FileInUnits:
     return FileInUnits(units, write, write_bilingual)
 
 
-def _paragraphs(text: str) -> list[str]:
-    """A text in lines and line ends, where a paragraph that was wrapped is one of the lines."""
-    within = {begin for span in soft_breaks(text) for begin in range(*span)}
-    parts: list[str] = []
-    going_on = False
-    for found in _LINE.finditer(text):
-        is_break = found[0][0] in "\r\n" and found.start() in within
-        if is_break or going_on:
-            parts[-1] += found[0]
-        else:
-            parts.append(found[0])
-        going_on = is_break
-    return parts
+def _paragraphs(text: str) -> Iterator[tuple[str, str]]:
+    """The lines and line ends of a text, as they are written and as they are read. A paragraph that
+    was wrapped is one line."""
+    breaks = soft_breaks(text)
+    written = read = ""
+    begins = [0, *(each.end for each in breaks)]
+    for begin, following in zip_longest(begins, breaks):
+        end = following.begin if following else len(text)
+        for number, part in enumerate(_LINE.findall(text, begin, end)):
+            if number:
+                yield written, read
+                written = read = ""
+            written, read = written + part, read + part
+        if following:
+            written += text[end : following.end]
+            read += following.read
+    if written:
+        yield written, read
 
 
 def _wrapped(translation: str, source: str, width: int) -> str:

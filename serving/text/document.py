@@ -30,8 +30,8 @@ from serving.text.passages.tokens import (
     Token,
     joined_tokens,
     plain_tokens,
+    with_breaks,
     with_neighbours_apart,
-    with_spaces,
 )
 from serving.text.placing.capitals import goes_on_small
 from serving.text.placing.casing import CasedSentence, Scores, cased_sentence
@@ -56,7 +56,7 @@ from serving.text.splitting.sentences import (
     stripped,
 )
 from serving.text.splitting.steps import endings
-from serving.text.splitting.wrapping import soft_breaks
+from serving.text.splitting.wrapping import SoftBreak, soft_breaks
 
 Format = Literal["text", "html", "markdown", "xml"]
 
@@ -86,7 +86,7 @@ class Document:
         self._escaped: Markup = _MARKUPS[format]
         self._source = source
         self._breaks = soft_breaks(source) if format == "text" and "\n" in source else []
-        """The line breaks that read as spaces."""
+        """The line breaks at which paragraphs were wrapped."""
         self._tokens = functools.cache(
             functools.partial(_tokens, source, format, ignored, self._breaks)
         )
@@ -461,7 +461,7 @@ def _are_plain(sentence: str, translation: str) -> bool:
 
 
 def _tokens(
-    source: str, format: Format, ignored: Collection[str], breaks: Sequence[Span]
+    source: str, format: Format, ignored: Collection[str], breaks: Sequence[SoftBreak]
 ) -> Sequence[Token]:
     if format == "html":
         tokens = list(html_tokens(source, ignored))
@@ -470,7 +470,7 @@ def _tokens(
         return joined_tokens(source, with_neighbours_apart(xml_tokens(source, ignored)))
     if format == "text":
         tokens = joined_tokens(source, list(plain_tokens(source)))
-        return list(with_spaces(tokens, breaks)) if breaks else tokens
+        return list(with_breaks(tokens, breaks)) if breaks else tokens
     from serving.text.formats.markdown import markdown_tokens  # its parser takes a while to import
 
     return joined_tokens(source, markdown_tokens(source))

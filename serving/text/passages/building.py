@@ -65,6 +65,8 @@ def read_parts(
             builder.text(span)
         elif kind == "space":
             builder.space(span)
+        elif kind == "hidden":
+            builder.hidden(span)
         elif kind == "open":
             builder.open(span, token.markup)
         elif kind == "close":
@@ -169,6 +171,10 @@ class Builder:
         """Append source text that reads as a space, such as a line break with the next line's
         indentation."""
         self._append(" ", [self._seen(span)])
+
+    def hidden(self, span: Span) -> None:
+        """Append source text that is not read: the hyphen and the line break that divide a word."""
+        self._drop(self._seen(span))
 
     def open(self, span: Span, markup: Markup | None = None) -> None:
         """Open an element; a reader does not see its tag. `markup` is set if its text is written in

@@ -21,6 +21,7 @@ from serving.text.kept.placeholders import (
     placeholders,
 )
 from serving.text.passages.passage import Markup
+from serving.text.splitting.wrapping import SoftBreak
 
 MAX_DEPTH = 64
 """Most nested elements of a passage; deeper ones separate the text."""
@@ -37,7 +38,7 @@ _TAG = re.compile(r"<[^>]*>")
 _LAST_WORD = re.compile(r"[^\W_]+\Z")
 _FIRST_WORD = re.compile(r"[^\W_]+")
 
-Kind = Literal["text", "open", "close", "thing", "script", "kept", "space", "boundary"]
+Kind = Literal["text", "open", "close", "thing", "script", "kept", "space", "hidden", "boundary"]
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ class Token:
 
     `open` and `close` are the tags of an element whose content is read. `thing` is markup without
     words. `script` belongs to the text before it. `kept` is read as a word and not translated.
-    `space` reads as a space. `boundary` separates passages.
+    `space` reads as a space, and `hidden` is not read. `boundary` separates passages.
     """
 
     kind: Kind
@@ -146,17 +147,18 @@ def paired(tokens: Sequence[Token]) -> set[int]:
     return found
 
 
-def with_spaces(tokens: Sequence[Token], spaces: Sequence[Span]) -> Iterator[Token]:
-    """The tokens, with parts of their text that read as a space, which are in order."""
+def with_breaks(tokens: Sequence[Token], breaks: Sequence[SoftBreak]) -> Iterator[Token]:
+    """The tokens, with the line breaks within their text, which are in order."""
     done = 0
     for token in tokens:
         begin, end = token.span
-        while done < len(spaces) and spaces[done][0] <= begin:
+        while done < len(breaks) and breaks[done].begin <= begin:
             done += 1
-        while token.kind == "text" and done < len(spaces) and spaces[done][1] < end:
-            yield replace(token, span=(begin, spaces[done][0]))
-            yield Token("space", spaces[done])
-            begin = spaces[done][1]
+        while token.kind == "text" and done < len(breaks) and breaks[done].end < end:
+            line = breaks[done]
+            yield replace(token, span=(begin, line.begin))
+            yield Token("space" if line.read else "hidden", (line.begin, line.end))
+            begin = line.end
             done += 1
         yield replace(token, span=(begin, end))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 
 from serving.text.alignment import Span
@@ -11,17 +11,18 @@ from serving.text.edits import Edit, edited, edited_links
 from serving.text.kept.masks import mask_pattern
 from serving.text.passages.passage import Passage
 from serving.text.placing.placement import Translated
+from serving.text.splitting.wrapping import SoftBreak
 
 _SPACES = re.compile(r"(?<=[^\s«¿¡]) +(?=[^\s:;!?»%])")
 
 
-def has_lines(passage: Passage, sentence: Span, breaks: Sequence[Span]) -> bool:
-    """Whether a line break is within a sentence. The breaks are spans of the source, in order."""
+def has_lines(passage: Passage, sentence: Span, breaks: Sequence[SoftBreak]) -> bool:
+    """Whether a line break is within a sentence. The breaks are those of the source, in order."""
     return next(_within(passage, sentence, breaks), None) is not None
 
 
 def in_lines(
-    given: Translated, passage: Passage, sentence: Span, breaks: Sequence[Span]
+    given: Translated, passage: Passage, sentence: Span, breaks: Sequence[SoftBreak]
 ) -> Translated:
     """The translation of a sentence with the line breaks within it, each at the space that is
     nearest to its share of the length. A translation that has too few spaces ends with the rest of
@@ -33,25 +34,29 @@ def in_lines(
     spaces = list(_spaces(given.text, passage, sentence))
     edits = list[Edit]()
     done = 0
-    for number, place in enumerate(places):
+    for number, (place, written) in enumerate(places):
         free = range(done, len(spaces) - (len(places) - number - 1))
         best = (len(given.text), len(given.text))
         if free:
             share = (place - begin) / (end - begin) * len(given.text)
             done = min(free, key=lambda space: abs(spaces[space][0] - share))
             best, done = spaces[done], done + 1
-        edits.append(Edit(best, passage.written(place)))
+        edits.append(Edit(best, written))
     return Translated(edited(given.text, edits), edited_links(given.links, edits))
 
 
-def _within(passage: Passage, sentence: Span, breaks: Sequence[Span]) -> Iterator[int]:
-    """The places in the passage that are line breaks."""
+def _within(
+    passage: Passage, sentence: Span, breaks: Sequence[SoftBreak]
+) -> Iterator[tuple[int, str]]:
+    """The places in the passage that are line breaks, or characters with one behind them, and how
+    the breaks are written."""
     first, last = passage.origin(sentence)
-    begins = passage.origins.begins
-    for span in breaks[bisect_left(breaks, (first, 0)) : bisect_left(breaks, (last, 0))]:
-        place = bisect_left(begins, span[0], *sentence)
-        if place < sentence[1] and passage.origins[place] == span:
-            yield place
+    begins, ends = passage.origins.begins, passage.origins.ends
+    for number in range(bisect_left(breaks, (first,)), bisect_left(breaks, (last,))):
+        found = breaks[number]
+        place = bisect_right(begins, found.begin, *sentence) - 1
+        if place >= sentence[0] and ends[place] >= found.end:
+            yield place, found.written
 
 
 def _spaces(text: str, passage: Passage, sentence: Span) -> Iterator[Span]:

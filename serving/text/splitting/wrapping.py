@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
+from typing import NamedTuple
 
-from serving.text.alignment import Span
 from serving.text.splitting.sentences import MARKER
 
 _LINE = re.compile(r"([ \t]*(?:>[ \t]*)*)([^\r\n]*)(?:\r?\n|\r|\Z)")
@@ -19,6 +19,20 @@ _SMALL = re.compile(r"[^\w\s]*[^\W\d_]")
 _ENDED = re.compile(r"""[.!?…][)\]"'»“”’«‘]*\Z""")  # noqa: RUF001
 _COLUMNS = re.compile(r"[\t|]|   ")
 _ITEM = re.compile(rf"{MARKER.pattern}|\d{{1,3}}[.)]\s|\[.?\]\s")
+_HALF = re.compile(r"([^\W\d_]+)-\Z")
+_WORD = re.compile(r"[^\W\d_]+")
+_CONJUNCTIONS = frozenset("and bis e et o oder or ou sowie to u und y".split())  # noqa: SIM905
+"""Words before which a hyphen stands for the rest of a word: `Ein- und Ausgabe`."""
+_HYPHENATED = (
+    frozenset("full half high ill long low non self short well".split()),  # noqa: SIM905
+    frozenset(
+        """
+        ce ci elle elles en être il ils je la là le les leur lui même mêmes moi nous on toi tu vous
+        y
+        """.split()  # noqa: SIM905
+    ),
+)
+"""First and second halves of words that are written with a hyphen: `well-known`, `peut-être`."""
 _NARROWEST, _WIDEST = 45, 120
 """Widths in characters at which people wrap text."""
 _FULL = 0.9
@@ -41,11 +55,24 @@ class _Line:
         return len(self.indent) + len(self.words)
 
 
+class SoftBreak(NamedTuple):
+    """A line break at which a paragraph was wrapped."""
+
+    begin: int
+    """Where the blanks before it begin, or the hyphen that divides a word."""
+    end: int
+    """Where the next words begin, after the indentation and marks of quotation."""
+    read: str
+    """A space, or nothing within a word."""
+    written: str
+    """How it is written within a translation."""
+
+
 @dataclass(frozen=True)
 class _Break:
     """A line break that may be within a sentence."""
 
-    span: Span
+    place: SoftBreak
     wanted: int
     """How long the line would be with the first word of the next one."""
     certain: bool
@@ -65,9 +92,8 @@ class _Run:
         return any(each.certain for each in self.breaks)
 
 
-def soft_breaks(text: str) -> list[Span]:
-    """The line breaks at which a paragraph was wrapped, each with the blanks before it, and the
-    indentation and marks of quotation behind it.
+def soft_breaks(text: str) -> list[SoftBreak]:
+    """The line breaks at which paragraphs were wrapped.
 
     They follow full lines: the next word would not have fitted. Behind one of several such breaks
     in a row is a small letter, and before it no end of a sentence; or the lines are as wide as
@@ -75,10 +101,10 @@ def soft_breaks(text: str) -> list[Span]:
     """
     if "\n" not in text.strip() or len(text) < _NARROWEST:
         return []
-    runs = [run for paragraph in _paragraphs(text) for run in _full_runs(paragraph)]
+    runs = [run for paragraph in _paragraphs(text) for run in _full_runs(text, paragraph)]
     widest = max((run.width for run in runs if run.sure), default=0)
     return [
-        each.span
+        each.place
         for run in runs
         if run.sure or run.width <= widest < min(each.wanted for each in run.breaks)
         for each in run.breaks
@@ -98,7 +124,7 @@ def _paragraphs(text: str) -> Iterator[list[_Line]]:
             yield paragraph
 
 
-def _full_runs(paragraph: Sequence[_Line]) -> Iterator[_Run]:
+def _full_runs(text: str, paragraph: Sequence[_Line]) -> Iterator[_Run]:
     width = max((line.width for line in paragraph if " " in line.words), default=0)
     if not _NARROWEST <= width <= _WIDEST:
         return
@@ -109,7 +135,7 @@ def _full_runs(paragraph: Sequence[_Line]) -> Iterator[_Run]:
         if wanted >= _FULL * width and _may_go_on(line, following, is_first=number == 0):
             small = _SMALL.match(following.words)
             certain = small is not None and small[0][-1].islower() and not _ENDED.search(line.words)
-            breaks.append(_Break((line.end, following.begin), wanted, certain))
+            breaks.append(_Break(_soft_break(text, line, following), wanted, certain))
         elif breaks:
             yield _Run(width, breaks)
             breaks = []
@@ -128,3 +154,13 @@ def _may_go_on(line: _Line, following: _Line, *, is_first: bool) -> bool:
         return False
     ends = _LAST.search(line.words) and _FIRST.match(following.words)
     return bool(ends and any(map(str.isalpha, line.words)) and not _ITEM.match(following.words))
+
+
+def _soft_break(text: str, line: _Line, following: _Line) -> SoftBreak:
+    begin, end = line.end, following.begin
+    written = text[begin:end]
+    half, rest = _HALF.search(line.words), _WORD.match(following.words)
+    if not (half and rest and rest[0][0].islower()) or rest[0] in _CONJUNCTIONS:
+        return SoftBreak(begin, end, " ", written)
+    keeps_hyphen = half[1].lower() in _HYPHENATED[0] or rest[0] in _HYPHENATED[1]
+    return SoftBreak(begin if keeps_hyphen else begin - 1, end, "", written)

@@ -17,8 +17,8 @@ WRAPPED = (
     "Hallo,\r\n\r\n"
     "ich wollte dir nur kurz schreiben, dass wir am Samstag doch nicht \r\n"
     "kommen können.\r\n"
-    "- weil unser Auto in der Werkstatt steht und die Reparatur leider bis\r\n"
-    "  Montag dauert\r\n"
+    "- weil unser Auto in der Werkstatt steht und die Reparatur leider Mo-\r\n"
+    "  nate dauert\r\n"
     "- Peter\r\n"
     "> Am Montag habe ich dir geschrieben, dass wir das alles verschieben\r\n"
     "> müssen.\r\n"
@@ -31,7 +31,7 @@ def test_wrapped_paragraphs_are_units_and_are_wrapped_anew() -> None:
     assert [unit.text for unit in file.units] == [
         "Hallo,",
         "ich wollte dir nur kurz schreiben, dass wir am Samstag doch nicht kommen können.",
-        "- weil unser Auto in der Werkstatt steht und die Reparatur leider bis Montag dauert",
+        "- weil unser Auto in der Werkstatt steht und die Reparatur leider Monate dauert",
         "- Peter",
         "> Am Montag habe ich dir geschrieben, dass wir das alles verschieben müssen.",
     ]

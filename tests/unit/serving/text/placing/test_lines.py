@@ -35,6 +35,18 @@ def test_marks_of_quotation_and_indentation_stand_before_each_line() -> None:
     assert put(source, "EINS ZWEI DREI") == "> EINS ZWEI\n> DREI\n"
 
 
+def test_a_divided_word_is_read_as_one_and_its_line_ends() -> None:
+    source = f"> {FIRST[:-6]}Bundes-\n> regierung {SECOND}"
+    document = read(source)
+    assert "nicht Bundesregierung können" in document.sentences[0]
+    assert document.render([Translated("eins zwei drei")]).text == "> eins zwei\n> drei"
+    assert translated(source, same) == source
+    source = source.replace("> ", "")
+    document = read(f"{source} Ja.")
+    unchanged = [Translated(document.sentences[0]), Translated("Yes.")]
+    assert document.render(unchanged).text == f"{source} Yes."
+
+
 def test_a_break_between_sentences_stays_between_them() -> None:
     source = f"Hallo. Ja, {FIRST}.\nWir, {FIRST}\n{SECOND}"
     assert put(source, "A.", "B b.", "C c.") == "A. B b.\nC\nc."
@@ -76,7 +88,8 @@ def test_links_are_between_the_texts_as_they_are_written() -> None:
 WORDS = st.lists(
     st.sampled_from(
         ["wort", "zwei", "Haus", "ende.", "Neu", "{name}", "%d", "<b>hier</b>", "3,5", "12 €",
-         "https://x.org/a", "BITTE", "ja,", "und", "gehen", "Tom", "20 km", "'so'"]
+         "https://x.org/a", "BITTE", "ja,", "wohl-bekannt", "Bundes-regierung",
+         "und", "gehen", "Tom", "20 km", "'so'"]
     ),
     min_size=20,
     max_size=80,
@@ -88,7 +101,8 @@ WORDS = st.lists(
 def test_as_many_lines_come_out_with_the_same_marks(
     translator: Translator, words: list[str], width: int, indent: str, windows: bool
 ) -> None:
-    source = textwrap.indent(textwrap.fill(" ".join(words), width), indent)
+    filled = textwrap.fill(" ".join(words), width)  # also at hyphens
+    source = textwrap.indent(filled, indent)
     source = source.replace("\n", "\r\n") if windows else source
     result = translated(source, translator)
     assert result.count("\n") == source.count("\n")

@@ -158,11 +158,12 @@ def test_a_no_break_space_before_a_full_stop(language: str, space: str) -> None:
     assert sentences(f"B{space}.") == [f"B{space}."]
 
 
-LEFT_OUT = re.compile(r"(?:\s|\(?[aB]\))*")
+LEFT_OUT = re.compile(r"(?:\s|\(?[aB]\.?\))*")
 
 
 @given(st.text(alphabet=st.sampled_from("aB. !?\n\t\r\u2028\xa0ü„“…)(")))
 @example("B\xa0.")
+@example("B.) ?")
 def test_nothing_but_white_space_and_markers_is_left_out(text: str) -> None:
     done = 0
     for begin, end in sentence_spans(text, "de"):

@@ -16,12 +16,12 @@ GOES_ON = "bearbeitet haben."
 
 
 def marked(text: str) -> str:
-    """The text with `~` in place of its soft breaks."""
+    """The text with `~` in place of its soft breaks, and `^` of those that are not read."""
     parts, done = list[str](), 0
-    for begin, end in soft_breaks(text):
-        parts.append(text[done:begin])
-        done = end
-    return "~".join([*parts, text[done:]])
+    for each in soft_breaks(text):
+        parts.append(text[done : each.begin] + ("~" if each.read else "^"))
+        done = each.end
+    return "".join([*parts, text[done:]])
 
 
 @pytest.mark.parametrize(
@@ -46,6 +46,23 @@ def marked(text: str) -> str:
 )
 def test_a_paragraph_goes_on_behind_full_lines(text: str, expected: str) -> None:
     assert marked(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("end", "begin", "expected"),
+    [
+        ("Bundes-", "regierung", "Bundes^regierung"),
+        ("infor-", "mation", "infor^mation"),
+        ("Ein-", "und Ausgabe", "Ein-~und Ausgabe"),
+        ("well-", "known", "well-^known"),
+        ("avez-", "vous", "avez-^vous"),
+        ("E-", "Mail", "E-~Mail"),
+        ("3-", "fach", "3-~fach"),
+        ("gut -", "aber", "gut -~aber"),
+    ],
+)
+def test_a_divided_word_is_read_as_one(end: str, begin: str, expected: str) -> None:
+    assert marked(f"{LONG}\n{LONG[:-8]} {end}\n{begin} ist") == f"{LONG}~{LONG[:-8]} {expected} ist"
 
 
 @pytest.mark.parametrize(
@@ -102,8 +119,9 @@ def test_a_wrapped_text_is_read_as_it_was_before(sentences: list[str], width: in
 def test_breaks_are_in_order_and_hold_one_line_end_each(text: str, parts: list[str]) -> None:
     text += "".join(parts)
     done = 0
-    for begin, end in soft_breaks(text):
+    for begin, end, _, written in soft_breaks(text):
         assert done < begin < end
-        assert len(text[begin:end].strip(" \t>").splitlines(keepends=True)) == 1
-        assert text[begin:end].strip(" \t>\r\n") == ""
+        assert len(written.strip(" \t>").splitlines(keepends=True)) == 1
+        assert written.strip(" \t>\r\n") == ""
+        assert text[begin:end] in (written, f"-{written}")
         done = end
