@@ -14,6 +14,7 @@ from pypdf import PdfReader
 
 from serving.documents.unit import FileInUnits, Translated, Unit, WrittenFile, check_lengths
 from serving.errors import DocumentError
+from serving.text.splitting.wrapping import joined
 
 MAX_PAGES = 5_000
 NO_LAYOUT = (
@@ -24,7 +25,6 @@ _ENDED = re.compile(r"""[.!?:;…]["'”’»“)\]]*\Z""")
 _ITEM = re.compile(r"[•◦▪‣·–—*-]\s|\(?\d{1,3}[.)]\s|\(?[a-z]\)\s")
 _SHORT = 0.75
 """Largest length of the last line of a paragraph, as a share of a full line."""
-_HYPHEN = re.compile(r"[^\W\d_]-\Z")
 _OFFICE = "http://schemas.openxmlformats.org"
 _DOCX = {
     "[Content_Types].xml": (
@@ -96,22 +96,19 @@ def paragraphs(page: str) -> Iterator[str]:
     lines = [line.strip() for line in page.splitlines()] or [""]
     lengths = [len(line) for line in lines if line]
     full = quantiles(lengths, n=10)[-1] if len(lengths) > 1 else 0
-    joined = ""
+    paragraph = ""
     for line, following in zip(lines, [*lines[1:], ""], strict=True):
         if not line:
             continue
-        if _HYPHEN.search(joined) and line[:1].islower():
-            joined = joined[:-1] + line
-        else:
-            joined += (" " if joined else "") + line
+        paragraph = joined(paragraph, line) if paragraph else line
         short = len(line) < _SHORT * full
         begins = not following or following[:1].isupper() or not following[:1].isalpha()
         ended = _ENDED.search(line) is not None or (begins and len(line) < full / 2)
         if not following or _ITEM.match(following) or (short and ended and begins):
-            yield joined
-            joined = ""
-    if joined:
-        yield joined
+            yield paragraph
+            paragraph = ""
+    if paragraph:
+        yield paragraph
 
 
 def _has_words(text: str) -> bool:

@@ -157,10 +157,22 @@ def _may_go_on(line: _Line, following: _Line, *, is_first: bool) -> bool:
 
 
 def _soft_break(text: str, line: _Line, following: _Line) -> SoftBreak:
+    hyphen, read = _between(line.words, following.words)
     begin, end = line.end, following.begin
-    written = text[begin:end]
-    half, rest = _HALF.search(line.words), _WORD.match(following.words)
+    return SoftBreak(begin - hyphen, end, read, text[begin:end])
+
+
+def joined(line: str, following: str) -> str:
+    """Two lines of a paragraph, or what was joined before and a line, as one text."""
+    hyphen, read = _between(line, following)
+    return line[: len(line) - hyphen] + read + following
+
+
+def _between(line: str, following: str) -> tuple[int, str]:
+    """The length of the hyphen that divides a word at the end of a line, and what is read in its
+    place and that of the line break."""
+    half, rest = _HALF.search(line), _WORD.match(following)
     if not (half and rest and rest[0][0].islower()) or rest[0] in _CONJUNCTIONS:
-        return SoftBreak(begin, end, " ", written)
+        return 0, " "
     keeps_hyphen = half[1].lower() in _HYPHENATED[0] or rest[0] in _HYPHENATED[1]
-    return SoftBreak(begin if keeps_hyphen else begin - 1, end, "", written)
+    return (0 if keeps_hyphen else 1), ""
