@@ -12,6 +12,7 @@ import re
 from array import array
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
+from html import unescape
 from typing import Literal, NamedTuple
 
 from serving.errors import InvalidOptionError
@@ -413,12 +414,14 @@ class Document:
         same = all(given.text == self.sentences[number] for number, given in translations)
         openings: dict[int, str] = {}
         for thing in passage.masked:
-            if thing.figure and any(b <= thing.begin < e for b, e in passage.sentences):
-                written = in_convention(thing.opening, *self._languages)
+            in_sentence = any(b <= thing.begin < e for b, e in passage.sentences)
+            if thing.figure and (in_sentence or has_words(thing.opening)):
+                figure = unescape(thing.opening) if self._escaped != "text" else thing.opening
+                written = in_convention(figure, *self._languages)
                 if written.endswith(".") and passage.text.startswith(".", thing.end):
                     written = written[:-1]
-                if written != thing.opening:
-                    openings[thing.begin] = written
+                if written != figure:
+                    openings[thing.begin] = escaped(written, passage.markup)
             if thing.parts:
                 opening = self._render(thing.parts, rest).text
                 if opening != thing.opening:

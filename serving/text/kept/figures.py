@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 
 from serving.text.alignment import Span
-from serving.text.kept import clock
+from serving.text.kept import clock, weekdays
 
 _NO_BREAK = "\u00a0"
 _SPACE = f"{_NO_BREAK}\u202f "
@@ -33,8 +33,12 @@ _HALF = rf"""
 """Half of a day; a full stop that ends the sentence is not part of it."""
 _CLOCK = r"(?:[01]?\d|2[0-4])"
 _HOUR = "(?:1[0-2]|0?[1-9])(?::[0-5]\\d)?"
+_TO = rf"[{_SPACE}]?[–-][{_SPACE}]?"
 _TIME = rf"""
-    {_HOUR}(?:{_HALF})?[{_SPACE}]?[–-][{_SPACE}]?{_HOUR}{_HALF}(?!\w)
+    {_CLOCK}(?:[.:][0-5]\d)?{_TO}{_CLOCK}(?:[.:][0-5]\d)?[{_SPACE}]?Uhr(?!\w|[.,:]\d)
+    | {_CLOCK}[{_SPACE}]?h(?:[{_SPACE}]?[0-5]\d)?{_TO}{_CLOCK}[{_SPACE}]?h
+      (?:[{_SPACE}]?[0-5]\d)?(?!\w)
+    | {_HOUR}(?:{_HALF})?[{_SPACE}]?[–-][{_SPACE}]?{_HOUR}{_HALF}(?!\w)
     | {_CLOCK}:[0-5]\d (?::[0-5]\d)? (?: [{_SPACE}]?[–-][{_SPACE}]?{_CLOCK}:[0-5]\d )?
       (?: {_HALF} | [{_SPACE}]?(?:Uhr|h)(?!\w) )? (?!\w|[:.,]\d)
     | {_CLOCK}(?:\.[0-5]\d)?[{_SPACE}]?Uhr(?:[{_SPACE}][0-5]\d)?(?!\w|[.,:]\d)
@@ -64,6 +68,7 @@ _ORDINAL = (
 FIGURE = rf"""
     (?<![\w.,:$€£])(?<!\w-)(?<!ersion[ ])(?<!§[ ])
     (?: {_TIME} | {_ERA} | {clock.WORDS}
+      | (?:{weekdays.LIST}):?[ ](?:{_TIME}) | (?:{weekdays.RANGE})
       | \d+,[–—-]{{1,2}}[{_SPACE}]?(?:{_SIGN}|{_CODE})(?!\w)
       | {_SIGN}[{_SPACE}]?{_AMOUNTS}(?:[kKMB]|[mb]n)?(?!\w) | {_CODE}[{_SPACE}]{_AMOUNTS}(?![\w%])
       | {_AMOUNTS}[{_SPACE}]?(?:{_SIGN}(?![\w{{(\[])|{_CODE}(?!\w))
@@ -97,8 +102,8 @@ IDENTIFIER = rf"""
 HINT = (
     rf"\d[.,:'’{_SPACE}/–-]\(?\d|\d{{5}}|[+(]\d|[A-Z][- ]?\d|{_SIGN}|{_CODE}"
     rf"|\d,[–—-]|1er[ \u00a0]|\d[eè](?:[mr]e)?[ ]"
-    rf"|\d[{_SPACE}]?(?:[%°]|{_UNIT}(?!\w)|h[{_SPACE}]?\d|Uhr"
-    rf"|[aApP]\.?[{_SPACE}]?[mM]\b|(?:a[vp]?r?|[vndAB])\.|AD|BC)|{clock.HINT}"
+    rf"|\d[{_SPACE}]?(?:[%°]|{_UNIT}(?!\w)|h[{_SPACE}]?[\d–-]|Uhr"
+    rf"|[aApP]\.?[{_SPACE}]?[mM]\b|(?:a[vp]?r?|[vndAB])\.|AD|BC)|{clock.HINT}|{weekdays.HINT}"
 )
 """Pattern of a part that every figure, address and identifier contains."""
 _AND = rf"(?:,?[{_SPACE}](?:and|or|to)[{_SPACE}]|,[{_SPACE}]|[{_SPACE}]?[–-][{_SPACE}]?)"
@@ -158,6 +163,13 @@ _MOMENT = re.compile(
     rf"(\d{{1,2}})(?:[{_SPACE}]?[:h.][{_SPACE}]?(\d\d)(:\d\d)?)?"
     rf"(?:[{_SPACE}]?(?:(?P<half>[apAP])(\.?[{_SPACE}]?)[mM](\.?)|(Uhr)(?:[{_SPACE}](\d\d))?|h))?"
 )
+_SPAN = re.compile(
+    rf"(?=.*(?:h|Uhr))(\d{{1,2}})(?:[{_SPACE}]?[.:h][{_SPACE}]?(\d\d))?(?:[{_SPACE}]?h)?({_TO})"
+    rf"(\d{{1,2}})(?:[{_SPACE}]?[.:h][{_SPACE}]?(\d\d))?(?:[{_SPACE}]?(?:h|Uhr))?"
+)
+"""From one time of day to another, with `Uhr` or `h`."""
+_DAYS = re.compile(rf"(?P<days>{weekdays.RANGE}|{weekdays.LIST})", re.VERBOSE)
+"""Days before a time, or alone."""
 _IS_TIME = re.compile(
     rf"(?:\d{{1,2}}(?::\d\d)?[{_SPACE}]?[–-][{_SPACE}]?(?=.*[aApP]\.?[{_SPACE}]?[mM]))?"
     rf"\d{{1,2}}[{_SPACE}]?(?:[:h][{_SPACE}]?\d\d|(?:\.\d\d[{_SPACE}]?)?Uhr|[aApP]\.?[{_SPACE}]?[mM])"
@@ -165,8 +177,11 @@ _IS_TIME = re.compile(
 
 
 def is_time(figure: str) -> bool:
-    """Whether a figure is a time of day."""
-    return _IS_TIME.match(figure) is not None or clock.is_worded(figure)
+    """Whether a figure is a time of day, or several; days may precede them."""
+    if days := _DAYS.match(figure):
+        figure = figure[days.end() :].lstrip(": ")
+    patterns = _IS_TIME.match(figure), _SPAN.fullmatch(figure)
+    return any(patterns) or clock.is_worded(figure)
 
 
 def without_unit(figure: str) -> str:
@@ -196,6 +211,14 @@ def in_convention(figure: str, source: str, target: str) -> str:
         return in_convention(time, "de", target) if target in _GROUPS else time.removesuffix(" Uhr")
     if source not in _GROUPS or target not in _GROUPS:
         return figure
+    if days := _DAYS.match(figure):
+        own, rest = weekdays.in_language(days[0], source, target), figure[days.end() :]
+        times = rest.lstrip(": ")
+        if own is None or not times:
+            return own or figure
+        return own + rest.removesuffix(times) + in_convention(times, source, target)
+    if span := _SPAN.fullmatch(figure):
+        return _span(span, target)
     if era := _YEAR.match(figure):
         return f"{era[1]}\u00a0{_ERAS[target][era['before'] is None]}"
     if ordinal := _RANK.fullmatch(figure):
@@ -233,6 +256,17 @@ def _number(number: str, source: str, target: str) -> str:
         return number  # valid in every language
     decimals = "" if found[2] is None else f"{'.' if target == 'en' else ','}{found[2]}"
     return _GROUPS[target].join(parts) + decimals
+
+
+def _span(match: re.Match[str], target: str) -> str:
+    """From one time of day to another: `9–18 Uhr`, `9h30-18h`."""
+    hour, minutes, between, last_hour, last_minutes = match.groups()
+    missing = "" if target == "de" else " h" if target == "fr" else ":00"
+    begin, end = (
+        f"{number}:{minute}" if minute else f"{number}{missing}"
+        for number, minute in ((hour, minutes), (last_hour, last_minutes))
+    )
+    return f"{begin}{between}{end}{' Uhr' if target == 'de' else ''}"
 
 
 def _half_before(first: re.Match[str], last: re.Match[str]) -> str:

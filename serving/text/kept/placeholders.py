@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from serving.text.alignment import Span
-from serving.text.kept import clock
+from serving.text.kept import clock, weekdays
 from serving.text.kept.codes import SIGNS, WORDS, commands
 from serving.text.kept.figures import ADDRESS, FIGURE, HINT, IDENTIFIER, is_numbering
 from serving.text.kept.messages import CONDITION, MESSAGE, message_branches
@@ -140,9 +140,9 @@ _PATTERN = rf"""
 """Pattern of everything that a text has to keep, with a named group for each kind."""
 _ANY = re.compile(rf"{SPECIAL}|[:;/!|][A-Za-z_.~/:()|'’-]|[\u00b5\u03bc]|\.(?:[a-z]|[A-Z]{{2}})")
 _CONDITION = re.compile(rf"{CONDITION}|{_MARK}", re.VERBOSE)
-_DIGITS_TOO = re.compile(f"{_ANY.pattern.replace('[', '[0-9', 1)}|{clock.HINT}")
-"""`_ANY` extended by digits, few of which are figures, and times in words. One search shows that
-most texts have neither."""
+_DIGITS_TOO = re.compile(f"{_ANY.pattern.replace('[', '[0-9', 1)}|{clock.HINT}|{weekdays.HINT}")
+"""`_ANY` extended by digits, few of which are figures, times in words and weekdays. One search
+shows that most texts have none of them."""
 _FIGURE = re.compile(HINT)
 _NUMBERED_TAG = re.compile(r"<(/?)(\d{1,4})\s?(/?)>")
 _TAG = re.compile(
