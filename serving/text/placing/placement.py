@@ -393,11 +393,12 @@ class _Placement:
             return inline.before + markup + inline.after
         target = self.placed.target
         before, after = target[max(0, index - 1) : index], target[index : index + 1]
-        if self._html and markup.endswith("<") and _TAG_NAME.match(after):
+        closes_up = inline.joined and after == " "
+        if self._html and markup.endswith("<") and _TAG_NAME.match(target, index + closes_up):
             markup = markup[:-1] + escaped("<", "html")  # or it would begin a tag
+        if closes_up:
+            self.placed.replaced.setdefault(index, (index + 1, ""))
         if inline.joined:
-            if after == " ":
-                self.placed.replaced.setdefault(index, (index + 1, ""))
             return markup
         spaced = inline.before or self._text[max(0, inline.begin - 1) : inline.begin].isspace()
         first = (inline.before or " ") if spaced and before.strip() else ""

@@ -321,6 +321,10 @@ def test_a_kept_bracket_makes_no_tag_of_what_comes_to_stand_behind_it(
     assert html("Wort ><0") == "WORT ><0"
 
 
+def test_a_kept_bracket_makes_no_tag_of_the_word_that_moves_up_to_it() -> None:
+    assert html("A><0", lambda _: Translated("<b> Tom a")) == "&lt;b&gt;>&lt;Tom a"
+
+
 @given(ANYTHING, st.randoms(use_true_random=False))
 def test_any_html_can_be_translated_and_keeps_its_markup(
     source: str, chance: random.Random
