@@ -25,6 +25,7 @@ from serving.text.kept.figures import in_convention
 from serving.text.kept.masks import mask_pattern
 from serving.text.kept.placeholders import LONGEST_WORD, is_plain
 from serving.text.kept.spelling import Spells, unspelt
+from serving.text.languages import base_language
 from serving.text.passages.building import read_parts
 from serving.text.passages.passage import Inline, Markup, Origins, Passage, escaped
 from serving.text.passages.tokens import (
@@ -48,6 +49,7 @@ from serving.text.placing.placement import (
     place,
     render,
 )
+from serving.text.placing.quotations import has_quotation, lost_quotation_edits
 from serving.text.placing.reading import reading_edits, spelt_as_read
 from serving.text.splitting.sentences import (
     divided,
@@ -226,8 +228,13 @@ class Document:
 
     @property
     def needs_links(self) -> bool:
-        """Whether markup has to be placed, or words in capitals found, by word links."""
-        return self.has_markup or any(read.emphasised for read in self._cased.values())
+        """Whether markup or lost quotation marks have to be placed, or words in capitals found, by
+        word links."""
+        return (
+            self.has_markup
+            or any(read.emphasised for read in self._cased.values())
+            or (are_alike(*self._languages) and any(map(has_quotation, self.sentences)))
+        )
 
     def as_in_text(self, number: int, words: str) -> str:
         """Text of a sentence, or of its translation, with the kept objects in place of their
@@ -345,6 +352,8 @@ class Document:
             return ""  # the whole first word decides on its capital
         if self._breaks and not ended and has_lines(passage, span, self._breaks):
             return ""  # the length decides on its lines
+        if not ended and self._has_own_marks(number) and has_quotation(sentence):
+            return ""  # the marks may be lost
         if text == sentence if ended else sentence.startswith(text):
             source = "".join(map(passage.written, range(*span)))
             if (
@@ -380,6 +389,9 @@ class Document:
         elif not _are_plain(sentence, given.text) and self._has_own_marks(number):
             edits = mark_edits(sentence, given.text, target, ended=ended)
         if edits:
+            given = Translated(edited(given.text, edits), edited_links(given.links, edits))
+        if ended and has_quotation(sentence) and self._has_own_marks(number):
+            edits = lost_quotation_edits(sentence, given.text, given.links, base_language(target))
             given = Translated(edited(given.text, edits), edited_links(given.links, edits))
         if number in self._continuing and goes_on_small(sentence, given.text, target):
             given = Translated(given.text[:1].lower() + given.text[1:], given.links)

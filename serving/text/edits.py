@@ -48,10 +48,12 @@ def undone(text: str, edits: Sequence[Edit]) -> list[Edit]:
 
 def _moved(place: int, edits: Sequence[Edit], *, at_end: bool) -> int:
     """Position after the edits. A position within an edit moves to the begin, or with `at_end` to
-    the end, of the replacement."""
+    the end, of the replacement. An end stays before what is inserted there."""
     by = 0
     for edit in edits:
         begin, end = edit.span
+        if at_end and begin == end == place:
+            continue
         if place >= end:
             by += len(edit.text) - (end - begin)
         elif place > begin:

@@ -1,15 +1,21 @@
-"""Quotation marks of a translation: no blank within them, and the comma behind direct speech where
-the language has it."""
+"""Quotation marks of a translation: no blank within them, the comma behind direct speech where the
+language has it, and those of a quotation that were lost."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
+from serving.text.alignment import Link, Span
 from serving.text.edits import Edit
 
 _MARK = re.compile(r"(?<!\d)[\"„“”«»]|(?<=\d)[”“»]")
 _SIGNS = ",.;:!?…-–—"
+_STRAIGHT = '"'
+_OWN = {"de": ("„", "“"), "fr": ("«\u00a0", "\u00a0»")}
+"""The marks of languages that have others than models write for English and Spanish, straight
+ones."""
+_WORD = re.compile(r"\w(?:.*\w)?", re.DOTALL)
 
 
 def quotation_edits(source: str, output: str, target: str) -> Iterator[Edit]:
@@ -40,3 +46,44 @@ def _begins_with_speech(source: str) -> bool:
         return False
     end = places[1]
     return "," in (source[end - 1], source[end + 1 : end + 2])
+
+
+def has_quotation(source: str) -> bool:
+    """Whether a sentence has one quotation, whose marks can be put back."""
+    return len(_MARK.findall(source)) == 2
+
+
+def lost_quotation_edits(
+    source: str, output: str, links: Sequence[Link], target: str
+) -> list[Edit]:
+    """Edits that put the marks of the only quotation back into a translation without any: around
+    its words as they are, or around the words that alone are linked to them."""
+    marks = [mark.span() for mark in _MARK.finditer(source)]
+    if len(marks) != 2 or _MARK.search(output):
+        return []
+    (first, begin), (end, last) = marks
+    quoted = source[begin:end].strip()
+    if output.count(quoted) == 1 and quoted:
+        place = output.index(quoted)
+        span: Span | None = (place, place + len(quoted))
+    elif not (source[:first].strip() or source[last:].strip()):
+        span = (0, len(output))
+    else:
+        span = _linked_alone((begin, end), output, links)
+    if span is None:
+        return []
+    own = (_STRAIGHT, _STRAIGHT)
+    opening, closing = own if source[first] == _STRAIGHT else _OWN.get(target, own)
+    return [Edit((span[0], span[0]), opening), Edit((span[1], span[1]), closing)]
+
+
+def _linked_alone(quoted: Span, output: str, links: Sequence[Link]) -> Span | None:
+    """The words of an output that are linked to a quotation, without punctuation at their ends;
+    None if others are among them."""
+    own = [link.target for link in links if quoted[0] <= link.source[0] < quoted[1]]
+    if not own:
+        return None
+    begin, end = min(first for first, _ in own), max(last for _, last in own)
+    among = sum(begin <= link.target[0] < end for link in links)
+    words = _WORD.search(output, begin, end)
+    return words.span() if words and among == len(own) else None
