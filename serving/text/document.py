@@ -93,6 +93,8 @@ class Document:
         self._tokens = functools.cache(
             functools.partial(_tokens, source, format, ignored, self._breaks)
         )
+        self._quotes = _QUOTE.search(source) is not None
+        """Whether there may be quotation marks."""
         self._parts: list[Passage | str]
         if format == "text" and _PLAIN.fullmatch(source) and is_plain(source):
             # As `read_parts` reads it: each character stands for itself.
@@ -233,7 +235,11 @@ class Document:
         return (
             self.has_markup
             or any(read.emphasised for read in self._cased.values())
-            or (are_alike(*self._languages) and any(map(has_quotation, self.sentences)))
+            or (
+                self._quotes
+                and are_alike(*self._languages)
+                and any(map(has_quotation, self.sentences))
+            )
         )
 
     def as_in_text(self, number: int, words: str) -> str:
@@ -352,7 +358,7 @@ class Document:
             return ""  # the whole first word decides on its capital
         if self._breaks and not ended and has_lines(passage, span, self._breaks):
             return ""  # the length decides on its lines
-        if not ended and self._has_own_marks(number) and has_quotation(sentence):
+        if self._quotes and not ended and self._has_own_marks(number) and has_quotation(sentence):
             return ""  # the marks may be lost
         if text == sentence if ended else sentence.startswith(text):
             source = "".join(map(passage.written, range(*span)))
@@ -390,7 +396,7 @@ class Document:
             edits = mark_edits(sentence, given.text, target, ended=ended)
         if edits:
             given = Translated(edited(given.text, edits), edited_links(given.links, edits))
-        if ended and has_quotation(sentence) and self._has_own_marks(number):
+        if self._quotes and ended and self._has_own_marks(number):
             edits = lost_quotation_edits(sentence, given.text, given.links, base_language(target))
             given = Translated(edited(given.text, edits), edited_links(given.links, edits))
         if number in self._continuing and goes_on_small(sentence, given.text, target):
@@ -461,6 +467,8 @@ class Document:
 
 _CASED = re.compile("[A-ZÀ-ÖØ-Þ]{2}|^[^.!?…]*$")
 """Pattern of sentences that may have words in capitals, or be labels or titles."""
+_QUOTE = re.compile('["„“”«»]|&(?:#|[a-z]*quot?|[lr]aquo)')
+"""Pattern of a text that may have quotation marks."""
 _PLAIN = re.compile(r"[^\W\d_]+(?:(?:'|,? )[^\W\d_]+)*[.!?]?")
 """Pattern of sentences of words, commas and a mark at the end: nothing in them is misread, but for
 pairs such as `Bürgerinnen und Bürger`."""
