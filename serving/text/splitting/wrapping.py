@@ -35,9 +35,10 @@ _HYPHENATED = (
 """First and second halves of words that are written with a hyphen: `well-known`, `peut-être`."""
 _NARROWEST, _WIDEST = 45, 120
 """Widths in characters at which people wrap text."""
-_FULL = 0.9
-"""Least length of a full line with the first word of the next one, as a share of the longest line:
-programs that even lines out fill them less."""
+_FULL = 0.75
+"""Least length of a full line with the first word of the next one, as a share of the longest line.
+Programs that even lines out fill them less, and so do translations, which another model may read
+next."""
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,15 @@ def test_a_line_ends_at_its_share_of_the_sentence() -> None:
     )
 
 
+def test_the_lines_of_a_translation_go_on_for_the_next_model() -> None:
+    source = f"Zum Fest: {FIRST}, dass wir am Samstag gern\n{SECOND[:-1]} oder auch nicht.\n"
+    between = put(
+        source, "we only wanted to tell you that we would like to but can not come there."
+    )
+    assert between.count("\n") == 2
+    assert read(between).sentences == [" ".join(between.split())]
+
+
 def test_marks_of_quotation_and_indentation_stand_before_each_line() -> None:
     source = f"> {FIRST}\n> {SECOND}\n"
     assert put(source, "EINS ZWEI DREI") == "> EINS ZWEI\n> DREI\n"
