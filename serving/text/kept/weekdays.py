@@ -35,7 +35,7 @@ _TO = "[ ]?[–-][ ]?"
 RANGE = "|".join(rf"{day}\.{_TO}{day}\.|{day}{_TO}{day}(?!\w)" for day in _DAYS)
 """Verbose pattern of a range of days."""
 LIST = "|".join(
-    rf"{one}(?:\.?(?:,[ ]?|[ ]?[&+/][ ]?){one})*(?!\w)\.?"
+    rf"{one}(?:\.?(?:,[ ]?|[ ]?[&+/][ ]?){one}){{0,6}}(?!\w)\.?"
     for one in (rf"{day}(?:\.?{_TO}{day})?" for day in _DAYS)
 )
 """Verbose pattern of days and ranges of days, which need a time behind them."""

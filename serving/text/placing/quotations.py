@@ -63,9 +63,10 @@ def lost_quotation_edits(
         return []
     (first, begin), (end, last) = marks
     quoted = source[begin:end].strip()
-    if output.count(quoted) == 1 and quoted:
-        place = output.index(quoted)
-        span: Span | None = (place, place + len(quoted))
+    copies = [copy.span() for copy in re.finditer(rf"(?<!\w){re.escape(quoted)}(?!\w)", output)]
+    span: Span | None
+    if quoted and len(copies) == 1:
+        [span] = copies
     elif not (source[:first].strip() or source[last:].strip()):
         span = (0, len(output))
     else:

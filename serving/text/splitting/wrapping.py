@@ -19,7 +19,7 @@ _SMALL = re.compile(r"[^\w\s]*[^\W\d_]")
 _ENDED = re.compile(r"""[.!?…][)\]"'»“”’«‘]*\Z""")  # noqa: RUF001
 _COLUMNS = re.compile(r"[\t|]|   ")
 _ITEM = re.compile(rf"{MARKER.pattern}|\d{{1,3}}[.)]\s|\[.?\]\s")
-_HALF = re.compile(r"([^\W\d_]+)-\Z")
+_HALF = re.compile(r"([^\W\d_]{1,40})-\Z")
 _WORD = re.compile(r"[^\W\d_]+")
 _CONJUNCTIONS = frozenset("and bis e et o oder or ou sowie to u und y".split())  # noqa: SIM905
 """Words before which a hyphen stands for the rest of a word: `Ein- und Ausgabe`."""
@@ -133,7 +133,8 @@ def _full_runs(text: str, paragraph: Sequence[_Line]) -> Iterator[_Run]:
     for number, (line, following) in enumerate(pairwise(paragraph)):
         first, _, _ = following.words.partition(" ")
         wanted = line.width + 1 + len(first)
-        if wanted >= _FULL * width and _may_go_on(line, following, is_first=number == 0):
+        full = line.width <= width and wanted >= _FULL * width
+        if full and _may_go_on(line, following, is_first=number == 0):
             small = _SMALL.match(following.words)
             certain = small is not None and small[0][-1].islower() and not _ENDED.search(line.words)
             breaks.append(_Break(_soft_break(text, line, following), wanted, certain))

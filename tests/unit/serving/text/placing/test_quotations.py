@@ -70,6 +70,7 @@ YEAR = "Er nannte es das „Jahr des Flusses“ gestern."
             'He called it the "year of the river", yesterday.',
         ),
         ("Jahr des Flusses it was.", {}, '"Jahr des Flusses" it was.'),
+        ("The Jahr des Flusses2 year.", {"year": "Jahr"}, 'The Jahr des Flusses2 "year".'),
         # a word from elsewhere is among them, nothing is linked, only a sign is
         ("The year was that river.", {"year": "Jahr", "was": "es", "river": "Flusses"}, None),
         ("The year.", {"year": "es"}, None),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+import time
 
 import pytest
 from hypothesis import given
@@ -88,6 +89,7 @@ def test_a_divided_word_is_read_as_one(end: str, begin: str, expected: str) -> N
         f"{LONG}\n👍 {GOES_ON}",
         f"Ein Wort und\nnoch eins.\n{LONG}.",
         f"{LONG} {LONG}\n{GOES_ON}",
+        f"https://example.org/{'a' * 60}\nund noch ein Wort in einer Zeile, die so lang ist",
         "Peter Müller\nMusterstraße 12\n12345 Berlin",
         "Neue Funktionen für den Import von Dateien\nVerbesserte Anzeige der Ergebnisse",
         "我们今天没有时间但是明天可以来看你们大家" * 3 + "\n" + "我们今天没有时间",
@@ -125,3 +127,11 @@ def test_breaks_are_in_order_and_hold_one_line_end_each(text: str, parts: list[s
         assert written.strip(" \t>\r\n") == ""
         assert text[begin:end] in (written, f"-{written}")
         done = end
+
+
+@pytest.mark.parametrize("word", ["a", "a-", "- ", ") ", "> ", ".", "a\n", "ä,\n"])
+def test_long_lines_and_many_take_little_time(word: str) -> None:
+    text = f"{LONG}\n{word * 100_000}\n{GOES_ON}\n{LONG}"
+    begin = time.perf_counter()
+    soft_breaks(text)
+    assert time.perf_counter() - begin < 2
