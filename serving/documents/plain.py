@@ -22,13 +22,16 @@ from serving.documents.texts.pieces import html_units, markdown_units
 from serving.documents.unit import FileInUnits, Translated, Unit, WrittenFile, check_lengths
 from serving.text.splitting.wrapping import soft_breaks
 
+_END = re.compile(r"\r\n|[\r\n]")
+_LONGEST = 20_000
+"""Characters after which a paragraph that was wrapped is cut at the end of a line."""
 _META = re.compile(r"""<meta\s[^<>]*charset\s*=\s*["']?([\w.:-]+)""", re.IGNORECASE)
 _HTML = Declaration((*XML.patterns, _META), references=True)
 _ROOT = re.compile(r"<html\b[^>]*(?=>)", re.IGNORECASE)
 _LANGUAGE = re.compile(r"""(\s(?:xml:)?lang\s*=\s*)(?:"[^"]*"|'[^']*'|[^\s>"']+)""", re.IGNORECASE)
 _DIRECTION = re.compile(r"""\sdir\s*=\s*["']?(?:ltr|rtl|auto)["']?""", re.IGNORECASE)
 _LINE = re.compile(r"[^\r\n]+|[\r\n]+")
-_BREAK = re.compile(r"[ \t]*(?P<end>\r?\n|\r)(?P<indent>[ \t]*(?:>[ \t]*)*)")
+_BREAK = re.compile(r"(?<![ \t])[ \t]*+(?P<end>\r?\n|\r)(?P<indent>[ \t]*(?:>[ \t]*)*)")
 
 
 def read_text(content: bytes) -> FileInUnits:
@@ -54,8 +57,8 @@ def read_text(content: bytes) -> FileInUnits:
         return source.encoded("".join(with_lines(translations)))
 
     def write_bilingual(translations: Sequence[Translated]) -> WrittenFile:
-        end = next((part for part in parts if part[0] in "\r\n"), "\n")
-        end = "\r\n" if end.startswith("\r\n") else end[0]
+        found = _END.search(source.text)
+        end = found[0] if found else "\n"
         both, written = list(parts), with_lines(translations)
         for place in places:
             both[place] += end + written[place]
@@ -77,7 +80,11 @@ def _paragraphs(text: str) -> Iterator[tuple[str, str]]:
                 yield written, read
                 written = read = ""
             written, read = written + part, read + part
-        if following:
+        if following and following.read and len(read) > _LONGEST:
+            yield written, read
+            yield text[end : following.end], text[end : following.end]
+            written = read = ""
+        elif following:
             written += text[end : following.end]
             read += following.read
     if written:

@@ -36,8 +36,6 @@ _HOUR = "(?:1[0-2]|0?[1-9])(?::[0-5]\\d)?"
 _TO = rf"[{_SPACE}]?[–-][{_SPACE}]?"
 _TIME = rf"""
     {_CLOCK}(?:[.:][0-5]\d)?{_TO}{_CLOCK}(?:[.:][0-5]\d)?[{_SPACE}]?Uhr(?!\w|[.,:]\d)
-    | {_CLOCK}[{_SPACE}]?h(?:[{_SPACE}]?[0-5]\d)?{_TO}{_CLOCK}[{_SPACE}]?h
-      (?:[{_SPACE}]?[0-5]\d)?(?!\w)
     | {_HOUR}(?:{_HALF})?[{_SPACE}]?[–-][{_SPACE}]?{_HOUR}{_HALF}(?!\w)
     | {_CLOCK}:[0-5]\d (?::[0-5]\d)? (?: [{_SPACE}]?[–-][{_SPACE}]?{_CLOCK}:[0-5]\d )?
       (?: {_HALF} | [{_SPACE}]?(?:Uhr|h)(?!\w) )? (?!\w|[:.,]\d)
@@ -45,6 +43,9 @@ _TIME = rf"""
     | (?:1[0-2]|0?[1-9]){_HALF} (?!\w)
     | {_CLOCK}[{_SPACE}]?h[{_SPACE}]?[0-5]\d (?!\w)
 """
+_HOURS = rf"{_CLOCK}[{_SPACE}]?h(?:[{_SPACE}]?[0-5]\d)?"
+_HOURS_OF_DAYS = rf"{_HOURS}(?:{_TO}{_HOURS})?(?!\w)"
+"""French and Spanish hours behind a day; elsewhere they may be a duration: `2h-3h`."""
 _ERA = rf"""
     \d{{1,4}}[{_SPACE}](?:
       (?:v\.[{_SPACE}]?Chr | av\.[{_SPACE}]?J\.-?C | a\.[{_SPACE}]?(?:de[ ])?C | B\.?C(?:\.?E)?)
@@ -68,7 +69,7 @@ _ORDINAL = (
 FIGURE = rf"""
     (?<![\w.,:$€£])(?<!\w-)(?<!ersion[ ])(?<!§[ ])
     (?: {_TIME} | {_ERA} | {clock.WORDS}
-      | (?:{weekdays.LIST}):?[ ](?:{_TIME}) | (?:{weekdays.RANGE})
+      | (?:{weekdays.LIST}):?[ ](?:{_HOURS_OF_DAYS}|{_TIME}) | (?:{weekdays.RANGE})
       | \d+,[–—-]{{1,2}}[{_SPACE}]?(?:{_SIGN}|{_CODE})(?!\w)
       | {_SIGN}[{_SPACE}]?{_AMOUNTS}(?:[kKMB]|[mb]n)?(?!\w) | {_CODE}[{_SPACE}]{_AMOUNTS}(?![\w%])
       | {_AMOUNTS}[{_SPACE}]?(?:{_SIGN}(?![\w{{(\[])|{_CODE}(?!\w))
@@ -168,7 +169,7 @@ _SPAN = re.compile(
     rf"(\d{{1,2}})(?:[{_SPACE}]?[.:h][{_SPACE}]?(\d\d))?(?:[{_SPACE}]?(?:h|Uhr))?"
 )
 """From one time of day to another, with `Uhr` or `h`."""
-_DAYS = re.compile(rf"(?P<days>{weekdays.RANGE}|{weekdays.LIST})", re.VERBOSE)
+_DAYS = re.compile(rf"(?P<days>{weekdays.LIST}|{weekdays.RANGE})", re.VERBOSE)
 """Days before a time, or alone."""
 _IS_TIME = re.compile(
     rf"(?:\d{{1,2}}(?::\d\d)?[{_SPACE}]?[–-][{_SPACE}]?(?=.*[aApP]\.?[{_SPACE}]?[mM]))?"
@@ -214,8 +215,9 @@ def in_convention(figure: str, source: str, target: str) -> str:
     if days := _DAYS.match(figure):
         own, rest = weekdays.in_language(days[0], source, target), figure[days.end() :]
         times = rest.lstrip(": ")
-        if own is None or not times:
-            return own or figure
+        own = own or days[0]
+        if not times:
+            return own
         return own + rest.removesuffix(times) + in_convention(times, source, target)
     if span := _SPAN.fullmatch(figure):
         return _span(span, target)

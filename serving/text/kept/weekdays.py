@@ -32,11 +32,25 @@ def _pattern(language: str) -> str:
 _DAYS = [_pattern(language) for language in _WRITTEN]
 _DAY = re.compile(rf"({'|'.join(_DAYS)})(?!\w)\.?")
 _TO = "[ ]?[–-][ ]?"
-RANGE = "|".join(rf"{day}\.{_TO}{day}\.|{day}{_TO}{day}(?!\w)" for day in _DAYS)
+RANGE = "|".join(
+    rf"{day}\.{_TO}{day}\.(?=[ ](?:[^\W\dA-ZÄÖÜ]|\())|{day}\.?{_TO}{day}(?!\w)" for day in _DAYS
+)
 """Verbose pattern of a range of days."""
+_LONE = {
+    # Without a mark behind them the others are words: `So 7:30 works`, `en mer 9h30`.
+    "de": r"(?:Mo|Di|Mi|Fr|Sa|(?:So|Do)(?=[.:]|[ ]\d[\d:.]*[ ]?(?:[–-]|Uhr)))",
+    "en": _pattern("en"),
+    "fr": rf"(?:(?=[A-Z]){_pattern('fr')}|{_pattern('fr')}(?=[.:]))",
+    "es": rf"(?:(?=[A-Z]){_pattern('es')}|{_pattern('es')}(?=[.:]))",
+}
+_NO_HALF = r"(?![ :]+[\d:.–-]+[ ]?[apAP]\.?[mM])"
+"""No half of a day behind them, which only English times have."""
+_MORE = r"\.?(?:,[ ]?|[ ]?[&+/][ ]?)"
 LIST = "|".join(
-    rf"{one}(?:\.?(?:,[ ]?|[ ]?[&+/][ ]?){one}){{0,6}}(?!\w)\.?"
-    for one in (rf"{day}(?:\.?{_TO}{day})?" for day in _DAYS)
+    rf"(?:{day}\.?{_TO}{day}(?:{_MORE}{one}){{0,6}}|{day}(?:{_MORE}{one}){{1,6}}|{_LONE[language]})"
+    rf"(?!\w)\.?{'' if language == 'en' else _NO_HALF}"
+    for language, day in zip(_WRITTEN, _DAYS, strict=True)
+    for one in [rf"{day}(?:\.?{_TO}{day})?"]
 )
 """Verbose pattern of days and ranges of days, which need a time behind them."""
 HINT = rf"(?:{'|'.join(_DAYS)})(?:\.?:?[ ]\d|\.?[ ]?[–-][ ]?(?:{'|'.join(_DAYS)})(?!\w))"

@@ -35,12 +35,13 @@ def in_lines(
     edits = list[Edit]()
     done = 0
     for number, (place, written) in enumerate(places):
-        free = range(done, len(spaces) - (len(places) - number - 1))
+        left = len(places) - number - 1  # each needs a space, too
+        free = spaces[done : max(done + 1, len(spaces) - left)]
         best = (len(given.text), len(given.text))
         if free:
             share = (place - begin) / (end - begin) * len(given.text)
-            done = min(free, key=lambda space: abs(spaces[space][0] - share))
-            best, done = spaces[done], done + 1
+            best = min(free, key=lambda space: abs(space[0] - share))
+            done = spaces.index(best, done) + 1
         edits.append(Edit(best, written))
     return Translated(edited(given.text, edits), edited_links(given.links, edits))
 
@@ -55,7 +56,8 @@ def _within(
     for number in range(bisect_left(breaks, (first,)), bisect_left(breaks, (last,))):
         found = breaks[number]
         place = bisect_right(begins, found.begin, *sentence) - 1
-        if place >= sentence[0] and ends[place] >= found.end:
+        kept = any(thing.begin <= place < thing.end for thing in passage.masked)
+        if place >= sentence[0] and ends[place] >= found.end and not kept:
             yield place, found.written
 
 

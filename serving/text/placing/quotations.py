@@ -11,6 +11,7 @@ from serving.text.edits import Edit
 
 _MARK = re.compile(r"(?<!\d)[\"„“”«»]|(?<=\d)[”“»]")
 _SIGNS = ",.;:!?…-–—"
+_BEFORE_QUOTATIONS = " \u00a0\u202f([{-–—/'’\t\n"
 _STRAIGHT = '"'
 _OWN = {"de": ("„", "“"), "fr": ("«\u00a0", "\u00a0»")}
 """The marks of languages that have others than models write for English and Spanish, straight
@@ -50,7 +51,17 @@ def _begins_with_speech(source: str) -> bool:
 
 def has_quotation(source: str) -> bool:
     """Whether a sentence has one quotation, whose marks can be put back."""
-    return len(_MARK.findall(source)) == 2
+    return _quotation(source) is not None
+
+
+def _quotation(source: str) -> tuple[Span, Span] | None:
+    """The marks of the only quotation of a sentence; None if it has none, or parts of others."""
+    marks = [mark.span() for mark in _MARK.finditer(source)]
+    if len(marks) != 2:
+        return None
+    [(first, begin), (end, last)] = marks
+    opens = first == 0 or source[first - 1] in _BEFORE_QUOTATIONS
+    return ((first, begin), (end, last)) if opens and source[begin] != " " else None
 
 
 def lost_quotation_edits(
@@ -58,8 +69,8 @@ def lost_quotation_edits(
 ) -> list[Edit]:
     """Edits that put the marks of the only quotation back into a translation without any: around
     its words as they are, or around the words that alone are linked to them."""
-    marks = [mark.span() for mark in _MARK.finditer(source)]
-    if len(marks) != 2 or _MARK.search(output):
+    marks = _quotation(source)
+    if marks is None or _MARK.search(output):
         return []
     (first, begin), (end, last) = marks
     quoted = source[begin:end].strip()

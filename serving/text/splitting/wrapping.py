@@ -15,6 +15,8 @@ _LINE = re.compile(r"([ \t]*(?:>[ \t]*)*)([^\r\n]*)(?:\r?\n|\r|\Z)")
 _LAST = re.compile(r"""[\w,;.!?…)\]"'»“”’«‘%€$£—–-]\Z""")  # noqa: RUF001
 """Pattern of the end of a line that may go on in the next one. Behind a colon a list may begin."""
 _FIRST = re.compile(r"""[\w(\["'„“«»‚‘¿¡]""")  # noqa: RUF001
+_OBJECT = re.compile(r"(?:\\\S|&#?\w{1,31};)\Z")
+"""Pattern of an escape or an entity at the end of a line."""
 _SMALL = re.compile(r"[^\w\s]*[^\W\d_]")
 _ENDED = re.compile(r"""[.!?…][)\]"'»“”’«‘]*\Z""")  # noqa: RUF001
 _COLUMNS = re.compile(r"[\t|]|   ")
@@ -148,11 +150,11 @@ def _full_runs(text: str, paragraph: Sequence[_Line]) -> Iterator[_Run]:
 def _may_go_on(line: _Line, following: _Line, *, is_first: bool) -> bool:
     """Whether a sentence may go on in the next line. The first line of a paragraph may be indented
     otherwise, or have the marker of a list."""
-    begins = is_first or _ITEM.match(line.words)
+    begins = is_first or len(line.indent) > len(following.indent) or _ITEM.match(line.words)
     quoted = line.indent.count(">"), following.indent.count(">")
     if line.indent != following.indent and not (begins and quoted[0] == quoted[1]):
         return False
-    if any(_COLUMNS.search(each.words) for each in (line, following)):
+    if _OBJECT.search(line.words) or any(_COLUMNS.search(e.words) for e in (line, following)):
         return False
     ends = _LAST.search(line.words) and _FIRST.match(following.words)
     return bool(ends and any(map(str.isalpha, line.words)) and not _ITEM.match(following.words))
@@ -176,5 +178,7 @@ def _between(line: str, following: str) -> tuple[int, str]:
     half, rest = _HALF.search(line), _WORD.match(following)
     if not (half and rest and rest[0][0].islower()) or rest[0] in _CONJUNCTIONS:
         return 0, " "
-    keeps_hyphen = half[1].lower() in _HYPHENATED[0] or rest[0] in _HYPHENATED[1]
+    first, last = half[1].lower(), rest[0]
+    has_more = len(first) == 1 or following.startswith("-", len(last))  # `e-mail`, `mother-in-law`
+    keeps_hyphen = has_more or first in _HYPHENATED[0] or last in _HYPHENATED[1]
     return (0 if keeps_hyphen else 1), ""

@@ -45,6 +45,21 @@ def test_wrapped_paragraphs_are_units_and_are_wrapped_anew() -> None:
     assert "\n" not in written.replace("\r\n", "")
 
 
+def test_long_lines_of_blanks_and_very_long_wrapped_texts() -> None:
+    source = b"a" + b" " * 200_000 + b"b"
+    assert translated(source, "a.txt").split() == [b"A", b"B"]
+    source = b"die Zeilen sind alle gleich lang und gehen weiter wie diese hier\r\n" * 6000
+    file = recognised(source, "a.txt").read(source)
+    assert 10 < len(file.units) < 30
+    assert file.write([Translated(unit.text) for unit in file.units]).content == source
+
+
+def test_the_line_ends_of_a_bilingual_text_are_those_of_the_text() -> None:
+    source = f"{'ein Wort und noch ein Wort ' * 2}und\r\nnoch eins."
+    result = written(source.encode(), "a.txt", bilingual=True)
+    assert result.content.count(b"\n") == result.content.count(b"\r\n") == 3
+
+
 def test_a_bilingual_text_has_each_wrapped_paragraph_before_its_translation() -> None:
     source = "Hallo,\n" + "ein Wort und noch ein Wort " * 2 + "und\nnoch eins.\n"
     result = written(source.encode(), "a.txt", bilingual=True)

@@ -41,7 +41,7 @@ def test_each_day_becomes_that_of_the_other_language(source: str, target: str) -
         ("Lun-Ven 9h30-18h", "fr", "de", "Mo-Fr 9:30-18 Uhr"),
         ("lun–vie 9:00–14:00", "es", "de", "Mo–Fr 9:00–14:00"),
         ("9–18 Uhr", "de", "en", "9:00–18:00"),
-        ("9h-18h", "fr", "en", "9:00-18:00"),
+        ("Lun. 9h-18h", "fr", "en", "Mon 9:00-18:00"),
         ("Mo–Fr 9–18 Uhr", "en", "de", "Mo–Fr 9–18 Uhr"),
         ("Mo–Fr 9–18 Uhr", "de", "it", "Mo–Fr 9–18 Uhr"),
     ],
@@ -56,11 +56,40 @@ def test_days_and_times_are_written_as_the_target_does(
     "text",
     [
         "Mo geht.", "So ist es.", "Do it now", "Sun and moon", "Mi casa", "mar y sol", "la mer",
+        "en mer 9 Leute", "2h-3h", "So it is",
         "Mo-Frage", "Sat-Anlage", "Fr. Müller", "So 5 Leute", "mo-fr", "DiMi–Fr", "Sam - Max",
     ],
 )  # fmt: skip
 def test_words_are_no_days(text: str) -> None:
     assert list(placeholders(text)) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "time"),
+    [
+        ("So 7:30 pm works for you?", "7:30 pm"),
+        ("So 7:30 works for you?", "7:30"),
+        ("Do 5:30 pm or 6 pm work?", "5:30 pm"),
+        ("Sortie en mer 9h30, retour", "9h30"),
+        ("So 18 Uhr", "So 18 Uhr"),
+        ("Do: 9:00", "Do: 9:00"),
+        ("mer. 9h30", "mer. 9h30"),
+        ("Mer 9h30", "Mer 9h30"),
+    ],
+)
+def test_words_before_a_time_are_days_where_that_is_certain(text: str, time: str) -> None:
+    first, *_ = placeholders(text)
+    assert text[slice(*first.span)] == time
+
+
+def test_a_full_stop_behind_days_may_end_the_sentence() -> None:
+    for text, expected in (
+        ("Geöffnet Mo.–Fr.", "Mo.–Fr"),
+        ("Mo.–Fr. geschlossen", "Mo.–Fr."),
+        ("Mo.–Fr. Danach nicht.", "Mo.–Fr"),
+    ):
+        [found] = placeholders(text)
+        assert text[slice(*found.span)] == expected
 
 
 @pytest.mark.parametrize(

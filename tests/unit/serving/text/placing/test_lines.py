@@ -6,11 +6,19 @@ import random
 import textwrap
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from serving.text.placing.placement import Translated
-from tests.unit.serving.text.fakes import TRANSLATORS, Translator, backwards, read, same, translated
+from tests.unit.serving.text.fakes import (
+    TRANSLATORS,
+    Translator,
+    backwards,
+    read,
+    same,
+    translated,
+    upper,
+)
 
 FIRST = "ich wollte dir nur kurz schreiben, dass wir am Samstag doch nicht kommen"
 SECOND = "können, weil unser Auto in der Werkstatt steht."
@@ -28,6 +36,20 @@ def test_a_line_ends_at_its_share_of_the_sentence() -> None:
     assert put(source, target) == (
         "I only wanted to tell you that we can not come on\nSaturday as our car is in the garage."
     )
+
+
+@pytest.mark.parametrize("target", ["a", "a b", "a b c", "a b c d"])
+def test_too_few_spaces_for_the_lines_lose_and_double_nothing(target: str) -> None:
+    source = f"{FIRST}\n{FIRST}\n{SECOND[:20]}"
+    result = put(source, target)
+    assert result.count("\n") == 2
+    assert result.split() == target.split()
+
+
+def test_a_break_within_a_kept_object_stays_in_it() -> None:
+    message = f"{{n, plural, one {{ein Haus}} other {{viele\nkleine Häuser}}}} {FIRST}"
+    source = f"{FIRST} und\n{message[:-20]}\nund {SECOND}"
+    assert translated(source, upper).count("\n") == source.count("\n")
 
 
 def test_the_lines_of_a_translation_go_on_for_the_next_model() -> None:
@@ -106,6 +128,7 @@ WORDS = st.lists(
 
 
 @pytest.mark.parametrize("translator", [same, *TRANSLATORS])
+@settings(deadline=None)
 @given(WORDS, st.integers(50, 100), st.sampled_from(["", "> ", "    "]), st.booleans())
 def test_as_many_lines_come_out_with_the_same_marks(
     translator: Translator, words: list[str], width: int, indent: str, windows: bool
@@ -121,6 +144,7 @@ def test_as_many_lines_come_out_with_the_same_marks(
         assert result == source
 
 
+@settings(deadline=None)
 @given(WORDS, st.integers(50, 100), st.randoms(use_true_random=False))
 def test_kept_objects_survive_any_translation(
     words: list[str], width: int, chance: random.Random

@@ -94,6 +94,8 @@ def test_lost_marks_stand_around_what_translates_the_quotation(
         ("“Yes.”", "es", '"Ja."'),
         ("“Yes”, “no”", "de", "Ja."),
         ("“Yes.", "de", "Ja."),
+        ("Yes”, he said, “and no.", "de", "Ja."),
+        ('Yes", he said, "and no.', "de", "Ja."),
         ('A 5" disk', "de", "Ja."),
     ],
 )

@@ -6,7 +6,7 @@ import textwrap
 import time
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from serving.text.splitting.wrapping import soft_breaks
@@ -36,6 +36,8 @@ def marked(text: str) -> str:
         (f"    {LONG}\n{GOES_ON}", f"    {LONG}~{GOES_ON}"),
         (f"- {LONG}\n  {GOES_ON}\n- Eins", f"- {LONG}~{GOES_ON}\n- Eins"),
         (f"Hallo Anna,\n{LONG}\n„{GOES_ON}“", f"Hallo Anna,\n{LONG}~„{GOES_ON}“"),
+        # a paragraph behind another, with an indented first line
+        (f"{LONG}\n{GOES_ON}\n  {LONG}\n{GOES_ON}", f"{LONG}~{GOES_ON}\n  {LONG}~{GOES_ON}"),
         # a noun, and a sentence that ends with a full line, among lines that go on
         (f"{LONG}\nKunden {GOES_ON}", f"{LONG}\nKunden {GOES_ON}"),
         (f"{LONG}\nKunden {LONG}\n{GOES_ON}", f"{LONG}~Kunden {LONG}~{GOES_ON}"),
@@ -59,6 +61,9 @@ def test_a_paragraph_goes_on_behind_full_lines(text: str, expected: str) -> None
         ("avez-", "vous", "avez-^vous"),
         ("E-", "Mail", "E-~Mail"),
         ("3-", "fach", "3-~fach"),
+        ("mother-", "in-law", "mother-^in-law"),
+        ("y a-", "t-il", "y a-^t-il"),
+        ("e-", "mail", "e-^mail"),
         ("gut -", "aber", "gut -~aber"),
     ],
 )
@@ -86,6 +91,8 @@ def test_a_divided_word_is_read_as_one(end: str, begin: str, expected: str) -> N
         f"name     {LONG}\nort      {GOES_ON}",
         f"{'-' * 60}\n{GOES_ON}",
         f"{LONG} 👍\n{GOES_ON}",
+        f"{LONG} \\n\n{GOES_ON}",
+        f"{LONG} &amp;\n{GOES_ON}",
         f"{LONG}\n👍 {GOES_ON}",
         f"Ein Wort und\nnoch eins.\n{LONG}.",
         f"{LONG} {LONG}\n{GOES_ON}",
@@ -108,6 +115,7 @@ SENTENCES = st.lists(
 )  # fmt: skip
 
 
+@settings(deadline=None)
 @given(SENTENCES, st.integers(60, 110))
 def test_a_wrapped_text_is_read_as_it_was_before(sentences: list[str], width: int) -> None:
     paragraph = " ".join(sentences)
@@ -117,6 +125,7 @@ def test_a_wrapped_text_is_read_as_it_was_before(sentences: list[str], width: in
     assert read(quoted).sentences == read(paragraph).sentences
 
 
+@settings(deadline=None)
 @given(st.text(), st.lists(st.sampled_from(["\n", "\r\n", "> ", " ", "a", "A", ".", "x " * 24])))
 def test_breaks_are_in_order_and_hold_one_line_end_each(text: str, parts: list[str]) -> None:
     text += "".join(parts)
