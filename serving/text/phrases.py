@@ -92,13 +92,13 @@ class Phrases:
             text = _marked(phrase.text)
             written = dict(_written(phrase))
             first = _first_word(text.words)
+            comma = written.pop(",") if text.end in _INTERCHANGED else None
             if text.end == ",":
                 self._greetings.add((phrase.source, first))
             if _SLOT.search(text.words):
                 named = _Named(_pattern(text.words), tuple(_SLOT.findall(text.words)), written)
                 self._named[phrase.source, phrase.target, first].append(named)
                 continue
-            comma = written.pop(",") if text.end in _INTERCHANGED else None
             for end, each in written.items():
                 # Many people leave out marks at the beginning and blanks before those at the end.
                 for form in (_with_end(text.words, end, phrase.source), text.words + end):
@@ -114,16 +114,14 @@ class Phrases:
             return found
         text = text.strip()
         written = self._before_names.get((source, target, _small(text)))
-        if written is None:
-            return None
-        return written.large if text[:1].isupper() else written.text
+        return None if written is None else _in_case(written, text)
 
     def _translation(self, text: str, source: str, target: str) -> str | None:
         """The translation of a text with one of the ends that its phrase may have."""
         text = text.strip()
         written = self._known.get((source, target, _small(text)))
         if written is not None:
-            return written.large if text[:1].isupper() else written.text
+            return _in_case(written, text)
         if len(text) > _LONGEST:
             return None
         words, end = _marked(text)
@@ -136,8 +134,7 @@ class Phrases:
         if not found:
             return None
         _, number, names = min(found)  # the one that knows most of the words
-        written = named[number].written[end]
-        translation = written.large if text[:1].isupper() else written.text
+        translation = _in_case(named[number].written[end], text)
         for slot, name in zip(named[number].slots, names, strict=True):
             translation = translation.replace(slot, name)
         return translation
@@ -201,6 +198,10 @@ def _written(phrase: Phrase) -> Iterator[tuple[str, _Written]]:
             end,
             _Written(*(_with_end(each, own, phrase.target) for each in (translation.words, large))),
         )
+
+
+def _in_case(written: _Written, text: str) -> str:
+    return written.large if text[:1].isupper() else written.text
 
 
 def _pattern(words: str) -> re.Pattern[str]:

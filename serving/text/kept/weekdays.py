@@ -60,8 +60,11 @@ HINT = rf"(?:{'|'.join(_DAYS)})(?:\.?:?[ ]\d|\.?[ ]?[–-][ ]?(?:{'|'.join(_DAYS
 def in_language(days: str, source: str, target: str) -> str | None:
     """Days of one language in another one; None if they are of another language."""
     known, written = _NUMBERS.get(source, {}), _WRITTEN.get(target)
-    numbers = [known.get(day, known.get(day.lower())) for day in _DAY.findall(days)]
-    if written is None or None in numbers:
+    if written is None:
+        return None
+    found = [known.get(day, known.get(day.lower())) for day in _DAY.findall(days)]
+    numbers = [number for number in found if number is not None]
+    if len(numbers) < len(found):
         return None
     rest = iter(numbers)
-    return _DAY.sub(lambda _: written[next(rest) or 0], days)
+    return _DAY.sub(lambda _: written[next(rest)], days)

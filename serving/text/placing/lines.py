@@ -31,6 +31,8 @@ def in_lines(
     if given.text == passage.text[begin:end] and not passage.inlines:
         return given
     places = list(_within(passage, sentence, breaks))
+    if not places:
+        return given
     spaces = list(_spaces(given.text, passage, sentence))
     edits = list[Edit]()
     done = 0

@@ -61,6 +61,7 @@ PHRASES = Phrases(
         ("es", "guten Morgen,", "Buenos días,"),
         ("fr", "Guten Morgen,", "Bonjour,"),
         ("fr", "Wie heißt du,", None),
+        ("en", "Ich heiße Anna,", None),
         ("es", "Sehr geehrte Damen und Herren!", "¡Estimados señores!"),
         ("es", "Sehr geehrte Damen und Herren", "Estimados señores"),
         # With names.
