@@ -1,5 +1,5 @@
 """Make bundles of checkpoints, also of others', checkpoints of bundles, and engines of bundles for
-CUDA, give bundles phrases, calibrate and verify; `--help` imports no torch."""
+CUDA, give bundles phrases and dictionaries, calibrate and verify; `--help` imports no torch."""
 
 from __future__ import annotations
 
@@ -68,15 +68,15 @@ def _parser(prog: str = _PROG) -> argparse.ArgumentParser:
     calibrate.add_argument("--to", dest="target_language", metavar="CODE", help="of the reference")
     calibrate.add_argument("--data", help="name of the text (default: the source's file name)")
 
-    phrases = verbs.add_parser(
-        "phrases", help="give a bundle set phrases, whose translations are known"
+    _add_list(
+        verbs.add_parser("phrases", help="give a bundle set phrases, whose translations are known"),
+        "a phrase in each language",
     )
-    phrases.add_argument("bundle", type=Path, help="a bundle that translates")
-    phrases.add_argument(
-        "file", type=Path, help="text with tabs: on each line a phrase in each language"
-    )
-    phrases.add_argument(
-        "--languages", required=True, metavar="CODES", help="those of the columns: de,en,fr"
+    _add_list(
+        verbs.add_parser(
+            "dictionary", help="give a bundle translations of words that its model does not know"
+        ),
+        "words of one meaning in each language",
     )
 
     checkpoint = verbs.add_parser(
@@ -91,6 +91,15 @@ def _parser(prog: str = _PROG) -> argparse.ArgumentParser:
     verify = verbs.add_parser("verify", help="check a bundle's hashes and load it")
     verify.add_argument("bundle", type=Path)
     return parser
+
+
+def _add_list(verb: argparse.ArgumentParser, lines: str) -> None:
+    """Add the arguments that say which bundle gets which list. Its lines have `lines`."""
+    verb.add_argument("bundle", type=Path, help="a bundle that translates")
+    verb.add_argument("file", type=Path, help=f"text with tabs: on each line {lines}")
+    verb.add_argument(
+        "--languages", required=True, metavar="CODES", help="those of the columns: de,en,fr"
+    )
 
 
 def _add_engine(engine: argparse.ArgumentParser) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from export import progress
 from export.bundles.checkpoint import recover_checkpoint
+from export.bundles.dictionary import add_dictionary
 from export.bundles.phrases import add_phrases
 from export.bundles.probability import calibrate_probability
 from export.bundles.run import export_run
@@ -135,6 +136,16 @@ def phrases(options: argparse.Namespace) -> int:
     return 0
 
 
+def dictionary(options: argparse.Namespace) -> int:
+    """Give a bundle a dictionary; prints how many words it has."""
+    languages = [code.strip() for code in options.languages.split(",")]
+    manifest = add_dictionary(options.bundle, options.file, languages)
+    assert manifest.dictionary_file is not None
+    lines = (options.bundle / manifest.dictionary_file).read_text(encoding="utf-8").splitlines()
+    print(json.dumps({"bundle": str(options.bundle), "words": len(lines)}, indent=1))
+    return 0
+
+
 def checkpoint(options: argparse.Namespace) -> int:
     """Make a run from a bundle's weights, for training to start from; prints the new run."""
     recipe = recover_checkpoint(options.bundle, options.out, force=options.force)
@@ -171,6 +182,7 @@ VERBS: Mapping[str, Callable[[argparse.Namespace], int]] = {
     "engine": engine,
     "calibrate": calibrate,
     "phrases": phrases,
+    "dictionary": dictionary,
     "checkpoint": checkpoint,
     "verify": verify,
 }

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import permutations
 from pathlib import Path
 
 from export.bundles.card import finish
+from export.bundles.columns import read_pairs
 from export.errors import ExportError
 from serving.bundle.folder import read_manifest
 from serving.bundle.manifest import Manifest
@@ -26,38 +26,19 @@ def add_phrases(bundle: Path, file: Path, languages: Sequence[str]) -> Manifest:
     manifest = read_manifest(bundle)
     if manifest.task != "translate":
         raise ExportError(f"{bundle}: phrases are for bundles that translate, not {manifest.task}")
-    pairs = manifest.languages.trained
-    found = [phrase for phrase in _phrases(file, languages) if _pair(phrase) in pairs]
-    if not found:
-        wanted = ", ".join(f"{source} to {target}" for source, target in pairs)
-        raise ExportError(
-            f"{file}: no line has phrases from {wanted}, which the bundle translates; name the "
-            f"languages of its columns with --languages, got {','.join(languages)}"
-        )
+    found = list(_phrases(file, languages, manifest.languages.trained))
     lines = ["\t".join(phrase) + "\n" for phrase in dict.fromkeys(found)]
     (bundle / FILE).write_text("".join(lines), encoding="utf-8")
     finish(bundle, manifest.model_copy(update={"phrases_file": FILE}))
     return read_manifest(bundle)
 
 
-def _pair(phrase: Phrase) -> tuple[str, str]:
-    return phrase.source, phrase.target
-
-
-def _phrases(file: Path, languages: Sequence[str]) -> Iterator[Phrase]:
+def _phrases(
+    file: Path, languages: Sequence[str], pairs: Sequence[tuple[str, str]]
+) -> Iterator[Phrase]:
     """The phrases of each line for each pair of languages."""
-    for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1):
-        columns = [column.strip() for column in line.split("\t")]
-        if len(columns) != len(languages):
-            raise ExportError(
-                f"{file}: line {number} must have {len(languages)} columns, one for each of "
-                f"{','.join(languages)}, got {len(columns)}; separate them by tabs"
-            )
-        written = dict(zip(languages, columns, strict=True))
-        for source, target in permutations(languages, 2):
-            if not (written[source] and written[target]):
-                continue
-            phrase = Phrase(source, written[source], target, written[target])
-            if fault := fault_of(phrase):
-                raise ExportError(f"{file}: line {number}: {fault}")
-            yield phrase
+    for line, *cells in read_pairs(file, languages, pairs, "phrases"):
+        phrase = Phrase(*cells)
+        if fault := fault_of(phrase):
+            raise ExportError(f"{file}: line {line}: {fault}")
+        yield phrase

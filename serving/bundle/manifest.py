@@ -200,6 +200,9 @@ class Manifest(Strict):
     """File with a small int8 product of known result, which the runtime checks when it loads."""
     phrases_file: str | None = Field(default=None, exclude_if=lambda name: name is None)
     """File with set phrases: tab-separated language, phrase, language and translation."""
+    dictionary_file: str | None = Field(default=None, exclude_if=lambda name: name is None)
+    """File with words that the model does not know: tab-separated language, word, language and
+    translations (`serving.text.dictionary`)."""
     search: dict[str, Any] = Field(default_factory=dict)
     """Default search options; for language models default generation options."""
     parity: dict[str, Any] = Field(default_factory=dict)

@@ -30,6 +30,10 @@ class Match:
     """The term as written in the glossary."""
     target: str
     """The term's translation as written in the glossary."""
+    others: tuple[str, ...] = ()
+    """What is right as well, where the translation has it; empty in a glossary."""
+    plural: str = ""
+    """The plural of `target`, if the text does not say which of the two is meant."""
 
 
 @dataclass(frozen=True)

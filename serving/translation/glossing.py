@@ -6,10 +6,12 @@ by the term. Constrained beams would put rare terms anywhere (docs/how-to/store.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from serving.checking.letters import fold
 from serving.text.alignment import Link, Span
 from serving.text.edits import Edit, edited, edited_links
 from serving.text.glossary import Match, TermWord, is_acronym, tokens
@@ -18,12 +20,22 @@ from serving.translation.results import TextHypothesis, Translation
 _MISSING = "constraints"
 """Warning for a translation that lacks a required term."""
 _INDEFINITE = re.compile(r"\b([Aa])n? $")
+_ELIDED = re.compile(r"(?:[cdjlmnst]|qu)['’](?=\w)", re.IGNORECASE)
+_ELISION = re.compile(r"\b([ld]['’]|(?:le|la|de) )\Z", re.IGNORECASE)
+_FEMININE = re.compile(
+    r"(?:[st]ion|té|[ae]nce|ure|ie|ée|ette|esse|ude|[ei]lle|euse|ère|ine|ise)s?\Z"
+)
+"""Ends of French nouns most of which are feminine."""
 _SIGNS_BEFORE, _SIGNS_AFTER = re.compile(r"[^\w\s.]+"), re.compile(r"[^\w\s.]+\Z")
+_PLURAL = re.compile(r"[^\W\d_](?<![siu])s\Z")
+"""Pattern of the ends of English plurals."""
 _SMALL_WORDS = {
-    "de": "der die das den dem des ein eine einen einem einer eines von zu",
-    "en": "the a an of to have has had is are was were be been",
-    "es": "el la los las un una unos unas de",
-    "fr": "le la les un une des du de",
+    "de": "der die das den dem des ein eine einen einem einer eines von zu "
+    "in im am an auf aus bei beim mit nach um zum zur für und oder als wie",
+    "en": "the a an of to have has had is are was were be been "
+    "at by for from in into on with and or as",
+    "es": "el la los las un una unos unas de del al a en con por para y o",
+    "fr": "le la les un une des du de à au aux en dans avec pour par et ou",
     "it": "il lo la i gli le un uno una di",
     "nl": "de het een van",
     "pt": "o a os as um uma uns umas de",
@@ -41,7 +53,7 @@ def with_terms(
     """
     if not terms or not translation.hypotheses:
         return translation
-    put = [_put(hypothesis, text, terms, target) for hypothesis in translation.hypotheses]
+    put = [put_terms(hypothesis, text, terms, target) for hypothesis in translation.hypotheses]
     hypotheses = tuple(hypothesis for hypothesis, _ in put)
     warnings = translation.warnings
     if any(missing for _, missing in put):
@@ -49,35 +61,44 @@ def with_terms(
     return replace(translation, text=hypotheses[0].text, hypotheses=hypotheses, warnings=warnings)
 
 
-def _put(
+def put_terms(
     hypothesis: TextHypothesis, text: str, terms: Sequence[Match], target: str
 ) -> tuple[TextHypothesis, int]:
-    """A hypothesis with its terms, and the number of missing ones."""
+    """A hypothesis with its terms, at least one, and the number of missing ones."""
     first = terms[0]
-    if text.strip() == first.source == text[slice(*first.span)]:  # the text is just a term
+    words, links = tokens(hypothesis.text, target), hypothesis.alignment or ()
+    taken = _Taken()
+    lacking = [term for term in terms if not taken.claim(places_of(term, words, target))]
+    # The text is just a term of a glossary, which is given as it is written there.
+    if text.strip() == first.source == text[slice(*first.span)] and not first.others:
         whole = [Edit((0, len(hypothesis.text)), first.target)]
         links = edited_links(hypothesis.alignment or (), whole)
         return replace(hypothesis, text=first.target, alignment=links), 0
-    words, links = tokens(hypothesis.text, target), hypothesis.alignment or ()
-    taken = _Taken()
-    lacking = [term for term in terms if not taken.claim(_places(term.target, words, target))]
-    small = frozenset(_SMALL_WORDS.get(_language(target), "").split())
-    large = [link for link in links if _is_large(hypothesis.text[slice(*link.target)], small)]
-    edits = []
+    large = [link for link in links if is_large(hypothesis.text[slice(*link.target)], target)]
+    edits, partly = [], 0
     for term in lacking:
         span = _linked(term.span, large) or _linked(term.span, links)
+        if span is not None and term.others:
+            replaced = hypothesis.text[slice(*span)]
+            if _is_part(replaced, term, target):
+                partly += 1
+                continue
+            term = _in_number(term, replaced, target)
+        if span is not None and _language(target) == "fr":
+            span = _behind_elision(span, hypothesis.text, term)
         if span is not None:
             span = _with_signs(span, hypothesis.text, text[slice(*term.span)])
         if span is None or not taken.claim([span]):
             continue
         edits.append(_edit(hypothesis.text, span, text, term))
     edits.sort(key=lambda edit: edit.span)
-    if _language(target) == "en":
-        edits = [_with_article(hypothesis.text, edit) for edit in edits]
+    fitted = {"en": _with_article, "fr": _with_elision}.get(_language(target))
+    if fitted is not None:
+        edits = [fitted(hypothesis.text, edit) for edit in edits]
     changed = replace(
         hypothesis, text=edited(hypothesis.text, edits), alignment=edited_links(links, edits)
     )
-    return changed, len(lacking) - len(edits)
+    return changed, len(lacking) - len(edits) - partly
 
 
 class _Taken:
@@ -95,21 +116,46 @@ class _Taken:
         return False
 
 
-def _places(term: str, words: Sequence[TermWord], language: str) -> list[Span]:
-    """Spans of a term among words, in any inflected form."""
-    wanted = [token.stem for token in tokens(term, language)]
-    count = len(wanted)
-    return [
-        (words[start].span[0], words[start + count - 1].span[1])
-        for start in range(len(words) - count + 1)
-        if [word.stem for word in words[start : start + count]] == wanted
-        and (not is_acronym(term) or all(word.text.isupper() for word in words[start:][:count]))
-    ]
+def places_of(term: Match, words: Sequence[TermWord], language: str) -> list[Span]:
+    """Spans of a term's translations among words, in any inflected form."""
+    found = []
+    for written in dict.fromkeys((term.target, *term.others)):
+        wanted = [token.stem for token in tokens(written, language)]
+        count = len(wanted)
+        found += [
+            (words[start].span[0], words[start + count - 1].span[1])
+            for start in range(len(words) - count + 1)
+            if [word.stem for word in words[start : start + count]] == wanted
+            and (not is_acronym(written) or all(w.text.isupper() for w in words[start:][:count]))
+        ]
+    return found
 
 
-def _is_large(word: str, small: frozenset[str]) -> bool:
+def _is_part(words: str, term: Match, language: str) -> bool:
+    """Whether words are some of a translation, or a compound that ends with one: `capital` of
+    `capital city`, `Kundenzufriedenheit` for `Zufriedenheit`."""
+    given = {token.stem for token in tokens(words, language)}
+    return any(
+        given <= {each.stem for each in tokens(whole, language)}
+        or words.casefold().endswith(whole.casefold())
+        for whole in term.others
+    )
+
+
+def _in_number(term: Match, replaced: str, language: str) -> Match:
+    """The term in the number of the words that it replaces, if the text does not say it."""
+    many = _language(language) == "en" and _PLURAL.search(replaced)
+    return replace(term, target=term.plural) if many and term.plural else term
+
+
+def is_large(word: str, language: str) -> bool:
     """Whether a word is neither a function word nor a sign."""
-    return word.lower() not in small and any(map(str.isalnum, word))
+    return word.lower() not in _small_words(_language(language)) and any(map(str.isalnum, word))
+
+
+@functools.cache
+def _small_words(language: str) -> frozenset[str]:
+    return frozenset(_SMALL_WORDS.get(language, "").split())
 
 
 def _language(code: str) -> str:
@@ -168,3 +214,29 @@ def _with_article(output: str, edit: Edit) -> Edit:
         return edit
     right = article[1] + ("n " if letter in "aeio" else " ")
     return Edit((article.start(), edit.span[1]), right + edit.text)
+
+
+def _behind_elision(span: Span, output: str, term: Match) -> Span:
+    """A span of French words without what is elided before the first, which stays: `l'eau`."""
+    found = _ELIDED.match(output, *span)
+    if found is None or _ELIDED.match(term.target):
+        return span
+    return found.end(), span[1]
+
+
+def _with_elision(output: str, edit: Edit) -> Edit:
+    """The edit with the short or the whole form of the French word before it: `l'` and `d'` stand
+    before vowels. Before h both are possible, and what is there stays. Whether `l'` becomes `le` or
+    `la` is said by the end of the noun, as far as it says it."""
+    short, letter = _ELISION.search(output[: edit.span[0]]), fold(edit.text[:1])
+    if short is None or letter == "h" or not letter.isalpha():
+        return edit
+    word, vowel = short[1], letter in "aeiouœ"
+    if word.endswith(("'", "’")):
+        if vowel:
+            return edit
+        whole = "a" if word[0] in "lL" and _FEMININE.search(edit.text.split(" ")[0]) else "e"
+        return Edit((short.start(), edit.span[1]), f"{word[0]}{whole} {edit.text}")
+    if not vowel:
+        return edit
+    return Edit((short.start(), edit.span[1]), f"{word[0]}'{edit.text}")

@@ -30,12 +30,14 @@ from serving.search.prefix_tree import most_slots
 from serving.search.stepper import CacheCosts
 from serving.text.alignment import Link, Span, word_links, word_spans, word_weights
 from serving.text.characters import check_text
+from serving.text.dictionary import Dictionary, read_dictionary
 from serving.text.memory.segments import Draft, changed_words
 from serving.text.phrases import Phrases, read_phrases
 from serving.text.placing.casing import label_in_small_letters
 from serving.text.stream import TextStream
 from serving.text.terms import NO_TERMS, TermReader
 from serving.translation.drafting import begun, first_changed, ids_before, shortened
+from serving.translation.lookup import Lookup, look_up, with_entries
 from serving.translation.results import (
     Again,
     Done,
@@ -63,6 +65,7 @@ class TextProcessor:
         sizes: CacheCosts,
         max_cache_bytes: int,
         phrases: Phrases | None = None,
+        dictionary: Dictionary | None = None,
     ) -> None:
         """`sizes` are the cache sizes; one sentence may take at most `max_cache_bytes`. Raises
         BundleError for a language tag that a text could be encoded to, and for a prefix with
@@ -71,7 +74,7 @@ class TextProcessor:
         self.manifest, self.target = manifest, target
         self.sizes, self._max_cache_bytes = sizes, max_cache_bytes
         self._source, self._terms = source, TermReader(target)
-        self._phrases = phrases
+        self._phrases, self._dictionary = phrases, dictionary
         self._tags = _tag_ids(manifest.name, languages.tags, source)
         self._source_tags = _tag_ids(manifest.name, languages.source_tags, source)
         self._prefixes = _prefix_ids(manifest.name, languages.prefixes, source)
@@ -126,24 +129,28 @@ class TextProcessor:
         original = None
         if options.verify and not request.target_prefix:
             original = self._original(request)
+        lookup = None if original is None else self._lookup(request, original)
+        with_links = request.alignments or lookup is not None
         sentence = Sentence(
             ids,
             options,
             begin,
             start=self._start,
             ends=self._ends,
-            text=text if request.alignments else None,
+            text=text if with_links else None,
             constraints=None if terms is NO_TERMS else self._terms.constraints(text, terms),
             original=original,
             # A translation that may still be repaired is streamed afterwards.
             streamed=request.stream
             and draft is None
+            and lookup is None
             and not (options.return_alternatives or (original and original.noteworthy)),
+            lookup=lookup,
         )
         label = self._label(request, original)
         if label is not None:
             small = self.encode_source(label, request.source, request.target)
-            return read_again_if_copied(sentence, label, small, alignments=request.alignments)
+            return read_again_if_copied(sentence, label, small, alignments=with_links)
         if not options.return_alternatives:
             return sentence if draft is None else self._drafted(sentence, draft, request)
         self.demand(sentence)
@@ -160,6 +167,16 @@ class TextProcessor:
             return None
         source, target = self._languages(request)
         return self._phrases.translation(request.text, source or "", target or "")
+
+    def _lookup(self, request: Request, original: Original) -> Lookup | None:
+        """What the dictionary says about words of a text; None where the request itself says how
+        the translation has to be."""
+        if self._dictionary is None or request.draft or request.options.return_alternatives:
+            return None
+        if request.terms is not NO_TERMS or not (original.source and original.target):
+            return None
+        ours, theirs = original.source, original.target
+        return look_up(self._dictionary, request.text, ours, theirs, linked=request.alignments)
 
     def _languages(self, request: Request) -> tuple[str | None, str | None]:
         """The languages of a request: the model's if it has one pair and the request names none."""
@@ -241,6 +258,10 @@ class TextProcessor:
         always True for a vocabulary of bytes only."""
         return self._of_bytes or self._spells(text)
 
+    def is_piece(self, word: str) -> bool:
+        """Whether the source's vocabulary has a word as one piece."""
+        return len(self._source_pieces(word)) == 1
+
     def text_stream(self) -> TextStream:
         """A stream that turns pieces into text as they come."""
         return TextStream(self.target, ())
@@ -250,6 +271,13 @@ class TextProcessor:
 
         Raises DecodingError if the model failed on this sentence.
         """
+        outcome = self._outcome(sentence, finished)
+        if isinstance(outcome, Done) and isinstance(sentence.lookup, Lookup):
+            return Done(with_entries(outcome.translation, sentence.lookup))
+        return outcome
+
+    def _outcome(self, sentence: Sentence, finished: Finished) -> SentenceOutcome:
+        """The next action, before what the dictionary says is put in."""
         if finished.error is not None:
             raise finished.error
         if sentence.draft_of is not None:
@@ -491,8 +519,11 @@ def load_texts(
     source, target = load_tokenizers(folder, manifest)
     max_cache_bytes = (limits or BatchLimits()).shared(workers, devices).max_cache_bytes
     phrases = read_phrases(folder / manifest.phrases_file) if manifest.phrases_file else None
+    dictionary = manifest.dictionary_file and read_dictionary(folder / manifest.dictionary_file)
     sizes = CacheSizes(manifest)
-    return TextProcessor(manifest, source, target, sizes, max_cache_bytes, phrases)
+    return TextProcessor(
+        manifest, source, target, sizes, max_cache_bytes, phrases, dictionary or None
+    )
 
 
 def _chosen(

@@ -6,7 +6,7 @@ Shape letters: T target tokens, S source ids.
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -92,6 +92,9 @@ class Sentence:
     if_copied: Sentence | None = None
     """The sentence to decode instead if the translation copies this one, a label: it begins with a
     small letter."""
+    lookup: Hashable = None
+    """What the bundle's dictionary says about words of the text; None if it says nothing. It does
+    not affect the search."""
 
     @functools.cached_property
     def key(self) -> tuple[object, ...]:
@@ -111,6 +114,7 @@ class Sentence:
             whole.original,
             whole.draft_of and (whole.draft_of.sentence.key, whole.draft_of.changed),
             whole.if_copied and whole.if_copied.key,
+            whole.lookup,
         )
 
     @functools.cached_property

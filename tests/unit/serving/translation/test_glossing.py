@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from serving.arrays import Floats
-from serving.text.alignment import Link
+from serving.text.alignment import Link, word_spans
 from serving.text.glossary import TermIndex, matched_terms
 from serving.translation.glossing import with_terms
 from serving.translation.results import TextHypothesis, Translation
@@ -128,3 +128,47 @@ def test_what_is_kept_stays_whatever_is_read_in_its_place(monkeypatch: pytest.Mo
     ):
         (found,) = EchoTranslator().translate(text, wishes=wishes)
         assert (found.text, found.warnings) == (wanted, warnings)
+
+
+@pytest.mark.parametrize(
+    ("text", "output", "links", "wanted"),
+    [
+        ("the pump", "l’eau", "1", "la turbine"),
+        ("of the pump", "d'eau", "2", "de turbine"),
+        ("the valve", "l'eau", "1", "l'obturateur"),
+        ("the valve", "le robinet", "- 1", "l'obturateur"),
+        ("some valve", "de robinet", "- 1", "d'obturateur"),
+        ("the lake", "l'eau", "1", "le bassin"),
+        ("the lakes", "les eaux", "- 1", "les bassin"),
+        ("the yard", "la cour", "- 1", "la halle"),
+        ("the yard", "l'eau", "1", "l'halle"),
+        ("The lake", "L'eau", "1", "Le bassin"),
+        ("the ice", "le gel", "- 1", "l'eau froide"),
+    ],
+)
+def test_french_words_before_a_vowel_are_short(
+    text: str, output: str, links: str, wanted: str
+) -> None:
+    entries = [
+        ("pump", "turbine"),
+        ("valve", "obturateur"),
+        ("lake", "bassin"),
+        ("yard", "halle"),
+        ("ice", "eau froide"),
+    ]
+    given = translation_of_words(text, output, links)
+    terms = matched_terms([TermIndex(entries, "en", "fr")], text)
+    assert with_terms(given, text, terms, "fr").text == wanted
+
+
+def translation_of_words(text: str, output: str, links: str) -> Translation:
+    """An output whose words, with what is elided before them, are linked to words of a text."""
+    sources = [match.span() for match in re.finditer(r"\w+", text)]
+    targets = word_spans(output)
+    found = tuple(
+        Link(sources[int(number)], target, 0.9)
+        for number, target in zip(links.split(), targets, strict=True)
+        if number != "-"
+    )
+    hypothesis = TextHypothesis(output, -1.0, -1.0, (), (), finished=True, alignment=found)
+    return Translation(output, (hypothesis,))

@@ -1,0 +1,81 @@
+"""Puts the translations of a bundle's dictionary where the model did not know a word.
+
+The model translates freely. Where its translation has none of an entry's translations, the words
+that its attention links to the entry's word are replaced (`serving.translation.glossing`).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+
+from serving.checking.surnames import surnames
+from serving.text.dictionary import Dictionary
+from serving.text.glossary import Match, tokens
+from serving.translation.glossing import is_large, places_of, put_terms
+from serving.translation.results import TextHypothesis, Translation
+
+_BEFORE = re.compile(r"(?<!\w)[^\W\d_]+(?= \Z)")
+"""Pattern of the word right before a place in a text."""
+
+
+@dataclass(frozen=True)
+class Lookup:
+    """The words of a sentence that have an entry in the dictionary; at least one."""
+
+    text: str
+    """The text of the sentence."""
+    entries: tuple[Match, ...]
+    source: str
+    """The language of the text."""
+    target: str
+    """The language of the translation."""
+    linked: bool
+    """Whether the request asked for word links, which the search had to find in any case."""
+
+
+def look_up(
+    dictionary: Dictionary, text: str, source: str, target: str, *, linked: bool
+) -> Lookup | None:
+    """The words of a sentence that have an entry and are no surnames; None if there are none."""
+    entries = dictionary.found(text, source, target)
+    if not entries:
+        return None
+    names = list(surnames(text, source, target))
+    words = tuple(
+        each
+        for each in entries
+        if not any(begin < each.span[1] and each.span[0] < end for begin, end in names)
+    )
+    return Lookup(text, words, source, target, linked) if words else None
+
+
+def is_translated(entry: Match, output: str, language: str) -> bool:
+    """Whether a translation has one of an entry's, in any inflected form."""
+    return bool(places_of(entry, tokens(output, language), language))
+
+
+def with_entries(translation: Translation, lookup: Lookup) -> Translation:
+    """The translation of a sentence with the entries that it lacks, as far as the links show where
+    they belong."""
+    hypotheses = tuple(_with_entries(each, lookup) for each in translation.hypotheses)
+    text = hypotheses[0].text if hypotheses else translation.text
+    return replace(translation, text=text, hypotheses=hypotheses)
+
+
+def _with_entries(hypothesis: TextHypothesis, lookup: Lookup) -> TextHypothesis:
+    entries = [each for each in lookup.entries if not _is_copied(each, lookup, hypothesis.text)]
+    if entries:
+        hypothesis, _ = put_terms(hypothesis, lookup.text, entries, lookup.target)
+    return hypothesis if lookup.linked else replace(hypothesis, alignment=None)
+
+
+def _is_copied(entry: Match, lookup: Lookup, output: str) -> bool:
+    """Whether a word and one with a capital before it are in the translation as they are in the
+    text: they are a name, such as `Mark Adler`."""
+    before = _BEFORE.search(lookup.text[: entry.span[0]])
+    if before is None or not (before[0][0].isupper() and is_large(before[0], lookup.source)):
+        return False
+    if any(other.span == before.span() for other in lookup.entries):
+        return False
+    return lookup.text[before.start() : entry.span[1]] in output
