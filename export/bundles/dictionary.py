@@ -11,6 +11,7 @@ from export.errors import ExportError
 from serving.bundle.folder import read_manifest
 from serving.bundle.manifest import Manifest
 from serving.text.dictionary import Dictionary, DictionaryEntry, fault_of, words_of
+from serving.text.inflection import plain
 from serving.threads import default_threads
 from serving.translation.lookup import is_translated
 from serving.translation.translator import Translator
@@ -66,7 +67,7 @@ def _merged(entries: Iterable[DictionaryEntry]) -> list[DictionaryEntry]:
     """The entries with those of one word in one: what any of its lines says is right."""
     found: dict[tuple[str, str, str], list[str]] = {}
     for source, word, target, translations in entries:
-        found.setdefault((source, word, target), []).extend(words_of(translations))
+        found.setdefault((source, plain(word), target), []).extend(words_of(translations))
     return [DictionaryEntry(*key, ", ".join(dict.fromkeys(every))) for key, every in found.items()]
 
 

@@ -8,20 +8,25 @@ alone. The first translation is the one to write; the others are right as well.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from serving.errors import BundleError
-from serving.text.alignment import Span
 from serving.text.glossary import Match
 from serving.text.inflection import plain
 
 _ADVICE = "write it again with `macaron export dictionary`"
 _LETTERS = r"(?:[^\W\d_][\u0300-\u036f]*)+"
-_WORD = re.compile(rf"{_LETTERS}(?:[-\u2010\u2011]{_LETTERS})*")
+WORD = re.compile(rf"{_LETTERS}(?:[-\u2010\u2011]{_LETTERS})*")
 """Pattern of the words of a text; `l'ail` are two."""
+_ONE = r"[^\t,/]*[^\W\d_][^\t,/]*"
+_FORMS = re.compile(rf"{_ONE}(?:/{_ONE}(?:/{_ONE}/{_ONE})?)?")
+"""Pattern of a word: alone, with its plural, or with the four forms of an adjective."""
+_LINE = re.compile(rf"[\w-]+\t{_FORMS.pattern}\t[\w-]+\t{_FORMS.pattern}(?:, {_FORMS.pattern})*")
+_MOST_WORDS = 8
+"""Most words of an entry that are looked up together."""
 _SHORT = 3
 """Most letters of German nouns whose genitive in -es may be another word: `Wal`, but `Wales`."""
 _LIGHT = ("e", "el", "em", "en", "er", "ling")
@@ -34,15 +39,14 @@ class DictionaryEntry(NamedTuple):
     source: str
     """Language code of the word."""
     word: str
-    """One word, with its plural after a slash if it has one."""
+    """One word with its forms, separated by slashes."""
     target: str
     translations: str
-    """One or more words, separated by commas; each with its plural after a slash if it has one."""
+    """One or more words with their forms, separated by commas."""
 
 
-@dataclass(frozen=True)
-class _Form:
-    """A form of a word, and what it means."""
+class _Meaning(NamedTuple):
+    """What a form of a word means."""
 
     source: str
     target: str
@@ -51,21 +55,42 @@ class _Form:
     """The plural of `target`, if the form may be either."""
 
 
-@dataclass
 class _Pair:
-    """The words of one pair of languages."""
+    """The words of one pair of languages. Files are long, so what a word means is read when a text
+    has it."""
 
-    forms: dict[tuple[str, ...], _Form] = field(default_factory=dict)
-    """By the words that they are made of."""
-    longest: dict[str, int] = field(default_factory=dict)
-    """The most words of a form, by its first word."""
+    def __init__(self, entries: Sequence[DictionaryEntry]) -> None:
+        self._entries: dict[str, tuple[DictionaryEntry, str]] = {}
+        """Each form, whose words are separated by blanks: its entry, and the form that it follows
+        from by rule, or itself."""
+        self._longest: dict[str, int] = {}
+        """The most words of a form, by its first word, if there are several."""
+        for entry in entries:
+            for form in entry.word.split("/"):
+                self._add(form, entry)
+        for entry in entries:  # no rule's form displaces one that is written
+            if entry.source == "de":
+                for form, base in _inflected(entry):
+                    self._entries.setdefault(form, (entry, base))
 
-    def add(self, form: str, meaning: _Form) -> None:
-        """Note a form, unless another entry has it."""
-        key = tuple(map(plain, _WORD.findall(form)))
-        if key and key not in self.forms:
-            self.forms[key] = meaning
-            self.longest[key[0]] = max(self.longest.get(key[0], 0), len(key))
+    def _add(self, form: str, entry: DictionaryEntry) -> None:
+        if not form.isalpha():
+            first, *rest = WORD.findall(form)
+            form = " ".join((first, *rest))
+            self._longest[first] = max(self._longest.get(first, 1), 1 + len(rest))
+        self._entries.setdefault(form, (entry, form))
+
+    def first_words(self) -> frozenset[str]:
+        """The words with which the forms begin."""
+        return frozenset(self._entries) | frozenset(self._longest)
+
+    def longest(self, words: Sequence[str]) -> tuple[int, _Meaning] | None:
+        """The meaning of the longest form with which words begin, and its number of words."""
+        for length in range(min(self._longest.get(words[0], 1), len(words)), 0, -1):
+            entry = self._entries.get(" ".join(words[:length]))
+            if entry is not None:
+                return length, _meaning(*entry)
+        return None
 
 
 class Dictionary:
@@ -73,15 +98,13 @@ class Dictionary:
     the same form the first one counts."""
 
     def __init__(self, entries: Iterable[DictionaryEntry]) -> None:
-        self._pairs: dict[tuple[str, str], _Pair] = {}
-        rows = [(entry, *_meanings(entry)) for entry in entries]
-        for entry, listed, _ in rows:
-            pair = self._pairs.setdefault((entry.source, entry.target), _Pair())
-            for form, meaning in listed:
-                pair.add(form, meaning)
-        for entry, _, inflected in rows:  # no rule's form displaces one that is written
-            for form, meaning in inflected:
-                self._pairs[entry.source, entry.target].add(form, meaning)
+        by_pair: dict[tuple[str, str], list[DictionaryEntry]] = defaultdict(list)
+        for entry in entries:
+            by_pair[entry.source, entry.target].append(entry)
+        self._pairs = {pair: _Pair(every) for pair, every in by_pair.items()}
+        self.first_words = {pair: every.first_words() for pair, every in self._pairs.items()}
+        """The words with which the entries of each pair of languages begin, in all forms. A text
+        that has none of them, nor begins with one that lacks its capital, has no entry."""
 
     def found(self, text: str, source: str, target: str) -> tuple[Match, ...]:
         """The words of a text that have an entry, in order; of overlapping ones the first, and of
@@ -89,22 +112,19 @@ class Dictionary:
         pair = self._pairs.get((source, target))
         if pair is None:
             return ()
-        words = [(each.span(), plain(each[0])) for each in _WORD.finditer(text)]
-        found, end = list[Match](), 0
-        for number, (span, word) in enumerate(words):
-            if number < end:
-                continue
-            first = word
-            if number == 0 and word not in pair.longest:
-                first = word[:1].lower() + word[1:]
-            for length in range(pair.longest.get(first, 0), 0, -1):
-                rest = words[number + 1 : number + length]
-                form = pair.forms.get((first, *(each for _, each in rest)))
-                if form is not None and len(rest) == length - 1:
-                    whole: Span = (span[0], rest[-1][0][1] if rest else span[1])
-                    found.append(Match(whole, form.source, form.target, form.others, form.plural))
-                    end = number + length
-                    break
+        spans = [each.span() for each in WORD.finditer(text)]
+        words = [plain(text[slice(*span)]) for span in spans]
+        found, number = list[Match](), 0
+        while number < len(words):
+            longest = pair.longest(words[number : number + _MOST_WORDS])
+            if longest is None and number == 0:  # with a capital because it is the first
+                small = words[0][:1].lower() + words[0][1:]
+                longest = pair.longest([small, *words[1:_MOST_WORDS]])
+            length, meaning = longest or (1, None)
+            if meaning is not None:
+                span = spans[number][0], spans[number + length - 1][1]
+                found.append(Match(span, *meaning))
+            number += length
         return tuple(found)
 
 
@@ -114,28 +134,30 @@ def read_dictionary(path: Path) -> Dictionary:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeError) as error:
         raise BundleError(f"{path}: cannot be read ({error}); {_ADVICE}") from error
-    rows = [line.split("\t") for line in lines]
-    for number, row in enumerate(rows, 1):
-        if len(row) != len(DictionaryEntry._fields) or not all(map(str.strip, row)):
-            raise BundleError(
-                f"{path}: line {number} must have a language, a word, a language and its "
-                f"translations, got {lines[number - 1][:60]!r}; {_ADVICE}"
-            )
-        if fault := fault_of(row[1]) or fault_of(row[3]):
-            raise BundleError(f"{path}: line {number}: {fault}; {_ADVICE}")
-    return Dictionary(DictionaryEntry(*row) for row in rows)
+    for number, line in enumerate(lines, 1):
+        if _LINE.fullmatch(line) is None:
+            raise BundleError(f"{path}: line {number}{_fault_of_line(line)}; {_ADVICE}")
+    return Dictionary(DictionaryEntry(*line.split("\t")) for line in lines)
+
+
+def _fault_of_line(line: str) -> str:
+    cells = line.split("\t")
+    if len(cells) != len(DictionaryEntry._fields) or not all(map(str.strip, cells)):
+        return f" must have a language, a word, a language and its translations, got {line[:60]!r}"
+    return (
+        f": {fault_of(cells[1]) or fault_of(cells[3]) or 'must have one word in its second cell'}"
+    )
 
 
 def words_of(cell: str) -> list[str]:
-    """The words of a cell, which are separated by commas, each with its plural if it has one."""
+    """The words of a cell, which are separated by commas, each with its forms."""
     return [word for part in cell.split(",") if (word := part.strip())]
 
 
 def fault_of(cell: str) -> str:
     """What is wrong with a cell of words; empty if nothing is."""
     for word in words_of(cell) or [""]:
-        forms = word.split("/")
-        if len(forms) not in (1, 2, 4) or not all(_WORD.search(form) for form in forms):
+        if _FORMS.fullmatch(word) is None:
             return (
                 f"{word!r} must be a word, a singular and a plural with a slash between them, or "
                 "the four forms of an adjective"
@@ -143,56 +165,42 @@ def fault_of(cell: str) -> str:
     return ""
 
 
-def _meanings(entry: DictionaryEntry) -> tuple[list[tuple[str, _Form]], list[tuple[str, _Form]]]:
-    """The forms of an entry's word that are written, and those that follow by rule."""
+def _meaning(entry: DictionaryEntry, form: str) -> _Meaning:
+    """What a form of an entry's word means, by the numbers of both."""
     written = [word.split("/") for word in words_of(entry.translations)]
     one, many = written[0][0], written[0][-1]
     every = tuple(dict.fromkeys(form for forms in written for form in forms))
-    singular, *rest = entry.word.split("/")
-    as_one = _Form(singular, one, every)
-    if len(rest) != 1:  # an adjective, or a word with one form
-        inflected = _adjectives(singular) if entry.source == "de" else []
-        listed = [(form, as_one) for form in (singular, *rest)]
-        return listed, [
-            (form, as_one) for form in (*_genitives(singular, entry.source), *inflected)
-        ]
-    plural = rest[0]
-    as_many = _Form(plural, many, every)
-    if _is_either(singular, plural, entry.source):
-        as_many = _Form(plural, one, every, many)
-        as_one = as_many if singular == plural else as_one
-    return [(singular, as_one), (plural, as_many)], [
-        *((form, as_one) for form in _genitives(singular, entry.source)),
-        *((form, as_many) for form in _datives(plural, entry.source)),
-    ]
+    singular, *more = entry.word.split("/")
+    if len(more) != 1:  # an adjective, or a word with one form
+        return _Meaning(singular, one, every)
+    [plural] = more
+    if singular == plural or (form != singular and _is_weak(entry)):
+        return _Meaning(plural, one, every, many)
+    is_one = form == singular or " ".join(WORD.findall(singular)) == form
+    return _Meaning(singular, one, every) if is_one else _Meaning(plural, many, every)
 
 
-def _is_either(singular: str, plural: str, language: str) -> bool:
-    """Whether a plural may be a singular: `der Teller`, `die Teller`; `der Beamte`."""
-    weak = language == "de" and singular.endswith("er") and plural == singular[:-1]
-    return singular == plural or weak
+def _is_weak(entry: DictionaryEntry) -> bool:
+    """Whether a German plural may be a singular as well: `der Beamte`, `die Beamten`."""
+    singular, plural = entry.word.split("/")
+    return entry.source == "de" and singular.endswith("er") and plural == singular[:-1]
 
 
-def _genitives(singular: str, language: str) -> Iterator[str]:
-    """The genitive of a German noun, whatever its gender."""
-    if language != "de" or singular[0].islower() or singular.endswith(("s", "ß", "x", "z")):
+def _inflected(entry: DictionaryEntry) -> Iterator[tuple[str, str]]:
+    """The forms of a German word that are not written, each with the one that it is made of: those
+    of an adjective (`dunkel`, `dunkle`), the genitive of a singular, whatever its gender, and the
+    dative of a plural."""
+    singular, *more = entry.word.split("/")
+    if singular[0].islower():
+        stem = singular.removesuffix("e")
+        stems = [stem, f"{stem[:-2]}{stem[-1]}"] if stem.endswith(("el", "er")) else [stem]
+        ends = ("e", "en", "er", "es", "em")
+        yield from ((f"{each}{end}", singular) for each in stems for end in ends)
         return
-    yield f"{singular}s"
-    if len(singular) > _SHORT and not singular.endswith(_LIGHT):
-        yield f"{singular}es"
-
-
-def _datives(plural: str, language: str) -> Iterator[str]:
-    """The dative of a German plural."""
-    if language == "de" and not plural.endswith(("n", "s")):
-        yield f"{plural}n"
-
-
-def _adjectives(word: str) -> Iterator[str]:
-    """The forms of a German adjective, which has a small letter: `dunkel`, `dunkle`."""
-    if not word[0].islower():
-        return
-    stem = word.removesuffix("e")
-    stems = [stem, f"{stem[:-2]}{stem[-1]}"] if stem.endswith(("el", "er")) else [stem]
-    for each in stems:
-        yield from (f"{each}e{end}" for end in ("", "n", "r", "s", "m"))
+    hissing = singular.endswith(("s", "ß", "x", "z"))
+    if not hissing:
+        yield f"{singular}s", singular
+    if hissing or (len(singular) > _SHORT and not singular.endswith(_LIGHT)):
+        yield f"{singular}es", singular
+    if len(more) == 1 and not more[0].endswith(("n", "s")):
+        yield f"{more[0]}n", more[0]

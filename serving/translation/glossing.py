@@ -78,9 +78,12 @@ def put_terms(
     edits, partly = [], 0
     for term in lacking:
         span = _linked(term.span, large) or _linked(term.span, links)
+        alone = _between_signs(text) == term.span
+        if alone and term.others:
+            span = _between_signs(hypothesis.text)
         if span is not None and term.others:
             replaced = hypothesis.text[slice(*span)]
-            if _is_part(replaced, term, target):
+            if not alone and _is_part(replaced, term, target):
                 partly += 1
                 continue
             term = _in_number(term, replaced, target)
@@ -129,6 +132,12 @@ def places_of(term: Match, words: Sequence[TermWord], language: str) -> list[Spa
             and (not is_acronym(written) or all(w.text.isupper() for w in words[start:][:count]))
         ]
     return found
+
+
+def _between_signs(text: str) -> Span | None:
+    """The span of a text without the signs around it; None if it has no words."""
+    places = [place for place, letter in enumerate(text) if letter.isalnum()]
+    return (places[0], places[-1] + 1) if places else None
 
 
 def _is_part(words: str, term: Match, language: str) -> bool:

@@ -15,8 +15,9 @@ from serving.text.glossary import Match, tokens
 from serving.translation.glossing import is_large, places_of, put_terms
 from serving.translation.results import TextHypothesis, Translation
 
-_BEFORE = re.compile(r"(?<!\w)[^\W\d_]+(?= \Z)")
-"""Pattern of the word right before a place in a text."""
+_BEFORE = re.compile(r"(?<!\w)(?<!\d )[^\W\d_]+(?= \Z)")
+"""Pattern of the word right before a place in a text, without a number before it (`1 Bund
+Petersilie`)."""
 
 
 @dataclass(frozen=True)

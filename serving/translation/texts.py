@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import unicodedata
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -30,7 +31,7 @@ from serving.search.prefix_tree import most_slots
 from serving.search.stepper import CacheCosts
 from serving.text.alignment import Link, Span, word_links, word_spans, word_weights
 from serving.text.characters import check_text
-from serving.text.dictionary import Dictionary, read_dictionary
+from serving.text.dictionary import WORD, Dictionary, read_dictionary
 from serving.text.memory.segments import Draft, changed_words
 from serving.text.phrases import Phrases, read_phrases
 from serving.text.placing.casing import label_in_small_letters
@@ -175,8 +176,13 @@ class TextProcessor:
             return None
         if request.terms is not NO_TERMS or not (original.source and original.target):
             return None
-        ours, theirs = original.source, original.target
-        return look_up(self._dictionary, request.text, ours, theirs, linked=request.alignments)
+        # Most sentences have no such word: they are not searched for any.
+        pair = original.source, original.target
+        words = WORD.findall(unicodedata.normalize("NFC", request.text))
+        first = words[:1] and [words[0][:1].lower() + words[0][1:]]
+        if self._dictionary.first_words.get(pair, frozenset()).isdisjoint((*words, *first)):
+            return None
+        return look_up(self._dictionary, request.text, *pair, linked=request.alignments)
 
     def _languages(self, request: Request) -> tuple[str | None, str | None]:
         """The languages of a request: the model's if it has one pair and the request names none."""

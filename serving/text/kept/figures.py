@@ -34,8 +34,9 @@ _HALF = rf"""
 _CLOCK = r"(?:[01]?\d|2[0-4])"
 _HOUR = "(?:1[0-2]|0?[1-9])(?::[0-5]\\d)?"
 _TO = rf"[{_SPACE}]?[–-][{_SPACE}]?"
+_UNTIL = rf"(?:{_TO}|[{_SPACE}]bis[{_SPACE}])"
 _TIME = rf"""
-    {_CLOCK}(?:[.:][0-5]\d)?{_TO}{_CLOCK}(?:[.:][0-5]\d)?[{_SPACE}]?Uhr(?!\w|[.,:]\d)
+    {_CLOCK}(?:[.:][0-5]\d)?{_UNTIL}{_CLOCK}(?:[.:][0-5]\d)?[{_SPACE}]?Uhr(?!\w|[.,:]\d)
     | {_HOUR}(?:{_HALF})?[{_SPACE}]?[–-][{_SPACE}]?{_HOUR}{_HALF}(?!\w)
     | {_CLOCK}:[0-5]\d (?::[0-5]\d)? (?: [{_SPACE}]?[–-][{_SPACE}]?{_CLOCK}:[0-5]\d )?
       (?: {_HALF} | [{_SPACE}]?(?:Uhr|h)(?!\w) )? (?!\w|[:.,]\d)
@@ -165,7 +166,7 @@ _MOMENT = re.compile(
     rf"(?:[{_SPACE}]?(?:(?P<half>[apAP])(\.?[{_SPACE}]?)[mM](\.?)|(Uhr)(?:[{_SPACE}](\d\d))?|h))?"
 )
 _SPAN = re.compile(
-    rf"(?=.*(?:h|Uhr))(\d{{1,2}})(?:[{_SPACE}]?[.:h][{_SPACE}]?(\d\d))?(?:[{_SPACE}]?h)?({_TO})"
+    rf"(?=.*(?:h|Uhr))(\d{{1,2}})(?:[{_SPACE}]?[.:h][{_SPACE}]?(\d\d))?(?:[{_SPACE}]?h)?({_UNTIL})"
     rf"(\d{{1,2}})(?:[{_SPACE}]?[.:h][{_SPACE}]?(\d\d))?(?:[{_SPACE}]?(?:h|Uhr))?"
 )
 """From one time of day to another, with `Uhr` or `h`."""
@@ -175,6 +176,9 @@ _IS_TIME = re.compile(
     rf"(?:\d{{1,2}}(?::\d\d)?[{_SPACE}]?[–-][{_SPACE}]?(?=.*[aApP]\.?[{_SPACE}]?[mM]))?"
     rf"\d{{1,2}}[{_SPACE}]?(?:[:h][{_SPACE}]?\d\d|(?:\.\d\d[{_SPACE}]?)?Uhr|[aApP]\.?[{_SPACE}]?[mM])"
 )
+
+
+_WORDS_UNTIL = {"de": "bis", "en": "to", "es": "a", "fr": "à"}
 
 
 def is_time(figure: str) -> bool:
@@ -261,8 +265,9 @@ def _number(number: str, source: str, target: str) -> str:
 
 
 def _span(match: re.Match[str], target: str) -> str:
-    """From one time of day to another: `9–18 Uhr`, `9h30-18h`."""
+    """From one time of day to another: `9–18 Uhr`, `9h30-18h`, `9 bis 18 Uhr`."""
     hour, minutes, between, last_hour, last_minutes = match.groups()
+    between = between.replace("bis", _WORDS_UNTIL[target])
     missing = "" if target == "de" else " h" if target == "fr" else ":00"
     begin, end = (
         f"{number}:{minute}" if minute else f"{number}{missing}"

@@ -58,6 +58,7 @@ DICTIONARY = Dictionary(DictionaryEntry(*row) for row in ROWS)
         ("Herr Adler kommt", "Mr Hawk comes", "0 1 2", "Mr Hawk comes"),
         ("Mark Adler kommt", "Mark Adler comes", "0 1 2", "Mark Adler comes"),
         ("Der Adler kommt", "The Adler comes", "0 1 2", "The eagle comes"),
+        ("2 Bund Salz", "2 Bund Salz", "0 1 2", "2 Bund salt"),
         ("Eine Prise Salz", "A Prise Salz", "0 1 2", "A pinch salt"),
         # Where the links do not say its place, the translation is as it was.
         ("Die Apotheke ist zu", "It is shut", "0 2 3", "It is shut"),
@@ -66,6 +67,9 @@ DICTIONARY = Dictionary(DictionaryEntry(*row) for row in ROWS)
         ("Apotheke", "apothek", "0", "pharmacy"),
         ("APOTHEKE", "APOTHEK", "0", "APOTHEK"),
         ("Apotheke", "Drugstore", "0", "Drugstore"),
+        ("Hauptstadt!", "Capital!", "0 -", "Capital city!"),
+        ("Adler", "The grey birds", "- - -", "Eagles"),
+        ("Adler", "...", "- - -", "..."),
     ],
 )
 def test_what_a_translation_lacks_is_put_in(

@@ -35,7 +35,7 @@ ERAS = ["44 v. Chr.", "70 n. Chr.", "52 av. J.-C.", "44 a. C.", "44 BC", "44 B.C
 TIMES = [
     "7:15 am", "7:15am", "7:15 AM", "10:30", "19:15 Uhr", "7.15 Uhr", "8 Uhr", "7 Uhr 15", "5 p.m.",
     "3 p. m.", "7pm",    "12:30:45", "10h30", "10 h 30", "10:30–11:30",
-    "9–18 Uhr", "8.30–17.00 Uhr", "Mo–Fr", "Mo.–Fr. 9–18 Uhr",
+    "9–18 Uhr", "9 bis 18 Uhr", "8.30–17.00 Uhr", "Mo–Fr", "Mo.–Fr. 9–18 Uhr",
     "Sa 10 Uhr", "Mo, Mi, Fr 8–12 Uhr", "Mon–Fri 9am–6pm", "lun-ven: 9h-18h",
     "9 am-5 pm", "10am–6pm", "2-4 pm", "9:00 am - 5:30 pm", "7 p.m.-10 p.m.", "8:30-11 AM",
 ]  # fmt: skip
@@ -197,6 +197,9 @@ def test_a_figure_in_pieces_stays(kept: str, translator: Translator) -> None:
         ("en", "de", "20 BRL", "20 BRL"),
         ("en", "de", "20 AUD", "20 AUD"),
         ("de", "en", "8 Uhr", "8:00"),
+        ("de", "en", "9 bis 18 Uhr", "9:00 to 18:00"),
+        ("de", "fr", "9.30 bis 18 Uhr", "9:30 à 18 h"),
+        ("de", "es", "9:30 bis 18:15 Uhr", "9:30 a 18:15"),
         ("de", "en", "7 Uhr 15", "7:15"),
         ("de", "fr", "8 Uhr", "8 h"),
         ("en", "de", "12:15 am", "0:15 Uhr"),
