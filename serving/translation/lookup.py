@@ -72,11 +72,16 @@ def _with_entries(hypothesis: TextHypothesis, lookup: Lookup) -> TextHypothesis:
 
 
 def _is_copied(entry: Match, lookup: Lookup, output: str) -> bool:
-    """Whether a word and one with a capital before it are in the translation as they are in the
-    text: they are a name, such as `Mark Adler`."""
-    before = _BEFORE.search(lookup.text[: entry.span[0]])
+    """Whether a word is in the translation as it is in the text, and is a name: it has a capital
+    that words have as the first one alone (`Granada`), or stands behind another word with a capital
+    that is there, too (`Mark Adler`)."""
+    begin, end = entry.span
+    word = lookup.text[begin:end]
+    if word[0].isupper() and entry.source[0].islower():
+        return re.search(rf"\b{re.escape(word)}\b", output) is not None
+    before = _BEFORE.search(lookup.text[:begin])
     if before is None or not (before[0][0].isupper() and is_large(before[0], lookup.source)):
         return False
     if any(other.span == before.span() for other in lookup.entries):
         return False
-    return lookup.text[before.start() : entry.span[1]] in output
+    return lookup.text[before.start() : end] in output

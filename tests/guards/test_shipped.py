@@ -10,6 +10,7 @@ import pytest
 from export.bundles.card import render_card
 from serving.bundle.folder import find_bundles, parse_manifest
 from serving.bundle.manifest import CARD
+from serving.text.dictionary import words_of
 
 ROOT = Path(__file__).resolve().parents[2]
 BUNDLES = find_bundles(ROOT / "models")
@@ -51,6 +52,25 @@ def test_the_page_lists_no_other_models() -> None:
     page = (ROOT / "docs/background/models.md").read_text(encoding="utf-8")
     listed = re.findall(r"^\| `([\w-]+)` \|.*MB \|", page, re.MULTILINE)
     assert sorted(listed) == sorted(folder.name for folder in BUNDLES)
+
+
+def test_dictionaries_are_of_the_list_that_is_given_for_them() -> None:
+    lines = (ROOT / "docs/dictionary.tsv").read_text(encoding="utf-8").splitlines()
+    columns = [dict(zip(("de", "en", "fr", "es"), line.split("\t"), strict=True)) for line in lines]
+    listed = {
+        (code, word.removeprefix("+"))
+        for row in columns
+        for code, cell in row.items()
+        for word in words_of(cell)
+    }
+    files = [folder / "dictionary.tsv" for folder in BUNDLES]
+    found = [file for file in files if file.exists()]
+    assert len(found) == 4  # every translator has one
+    for file in found:
+        for line in file.read_text(encoding="utf-8").splitlines():
+            source, word, target, translations = line.split("\t")
+            assert (source, word) in listed, line
+            assert {(target, each) for each in words_of(translations)} <= listed, line
 
 
 def test_the_page_has_a_sentence_in_each_language_that_is_read() -> None:

@@ -85,6 +85,25 @@ def test_what_a_translation_lacks_is_put_in(
         assert wanted[slice(*link.target)]
 
 
+@pytest.mark.parametrize(
+    ("text", "output", "links", "wanted"),
+    [
+        ("Granada es bonita", "Granada is nice", "0 1 2", "Granada is nice"),
+        ("Granada", "Granada", "0", "Granada"),
+        ("Granada roja", "Red granate", "1 0", "Red pomegranate"),
+        ("Granada roja", "Granad red", "0 1", "Pomegranate red"),
+        ("La granada", "The granada", "0 1", "The pomegranate"),
+    ],
+)
+def test_a_first_word_that_stays_with_its_capital_is_a_name(
+    text: str, output: str, links: str, wanted: str
+) -> None:
+    dictionary = Dictionary([DictionaryEntry("es", "granada/granadas", "en", "pomegranate")])
+    lookup = look_up(dictionary, text, "es", "en", linked=False)
+    assert lookup is not None
+    assert with_entries(translation(text, output, links), lookup).text == wanted
+
+
 def test_links_that_nobody_asked_for_are_not_returned() -> None:
     lookup = look_up(DICTIONARY, "Die Apotheke", "de", "en", linked=False)
     assert lookup is not None
