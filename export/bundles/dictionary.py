@@ -56,11 +56,16 @@ def _entries(
         if fault := fault_of(words) or fault_of(translations):
             raise ExportError(f"{file}: line {line}: {fault}")
         written = ", ".join(word.removeprefix(_WRITTEN) for word in words_of(translations))
-        if target == "de" and written[0].islower():  # an adjective, which would have to agree
+        if _would_agree(target, words_of(written)[0]):
             continue
         for word in words_of(words):
             if not word.startswith(_WRITTEN):
                 yield DictionaryEntry(source, word, target, written)
+
+
+def _would_agree(language: str, word: str) -> bool:
+    """Whether a translation is an adjective, whose form would have to agree with a noun."""
+    return word.count("/") == 3 or (language == "de" and word[0].islower())
 
 
 def _merged(entries: Iterable[DictionaryEntry]) -> list[DictionaryEntry]:

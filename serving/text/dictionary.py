@@ -21,7 +21,7 @@ _ADVICE = "write it again with `macaron export dictionary`"
 _LETTERS = r"(?:[^\W\d_][\u0300-\u036f]*)+"
 WORD = re.compile(rf"{_LETTERS}(?:[-\u2010\u2011]{_LETTERS})*")
 """Pattern of the words of a text; `l'ail` are two."""
-_ONE = r"[^\t,/]*[^\W\d_][^\t,/]*"
+_ONE = r"(?=[^\t,/]*[^\W\d_])[^\t,/]+"
 _FORMS = re.compile(rf"{_ONE}(?:/{_ONE}(?:/{_ONE}/{_ONE})?)?")
 """Pattern of a word: alone, with its plural, or with the four forms of an adjective."""
 _LINE = re.compile(rf"[\w-]+\t{_FORMS.pattern}\t[\w-]+\t{_FORMS.pattern}(?:, {_FORMS.pattern})*")
@@ -117,7 +117,9 @@ class Dictionary:
         found, number = list[Match](), 0
         while number < len(words):
             longest = pair.longest(words[number : number + _MOST_WORDS])
-            if longest is None and number == 0:  # with a capital because it is the first
+            if number == 0 and source == "de" and _is_verb(words):
+                longest = None
+            elif longest is None and number == 0:  # with a capital because it is the first
                 small = words[0][:1].lower() + words[0][1:]
                 longest = pair.longest([small, *words[1:_MOST_WORDS]])
             length, meaning = longest or (1, None)
@@ -184,6 +186,11 @@ def _is_weak(entry: DictionaryEntry) -> bool:
     """Whether a German plural may be a singular as well: `der Beamte`, `die Beamten`."""
     singular, plural = entry.word.split("/")
     return entry.source == "de" and singular.endswith("er") and plural == singular[:-1]
+
+
+def _is_verb(words: Sequence[str]) -> bool:
+    """Whether a German sentence begins with a verb that is a plural elsewhere: `Backen Sie`."""
+    return words[0].endswith("n") and words[1:2] in (["Sie"], ["wir"])
 
 
 def _inflected(entry: DictionaryEntry) -> Iterator[tuple[str, str]]:

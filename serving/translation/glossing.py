@@ -21,7 +21,10 @@ _MISSING = "constraints"
 """Warning for a translation that lacks a required term."""
 _INDEFINITE = re.compile(r"\b([Aa])n? $")
 _ELIDED = re.compile(r"(?:[cdjlmnst]|qu)['’](?=\w)", re.IGNORECASE)
-_ELISION = re.compile(r"\b([ld]['’]|(?:le|la|de) )\Z", re.IGNORECASE)
+_ELISION = re.compile(
+    r"(?<!\w)(?P<before>(?:de|à) (?=l['’]))?(?P<word>[ld]['’]|(?:le|la|de|du|au) )\Z", re.IGNORECASE
+)
+_CONTRACTED = {"de": "du ", "à": "au "}
 _FEMININE = re.compile(
     r"(?:[st]ion|té|[ae]nce|ure|ie|ée|ette|esse|ude|[ei]lle|euse|ère|ine|ise)s?\Z"
 )
@@ -30,17 +33,22 @@ _SIGNS_BEFORE, _SIGNS_AFTER = re.compile(r"[^\w\s.]+"), re.compile(r"[^\w\s.]+\Z
 _PLURAL = re.compile(r"[^\W\d_](?<![siu])s\Z")
 """Pattern of the ends of English plurals."""
 _SMALL_WORDS = {
-    "de": "der die das den dem des ein eine einen einem einer eines von zu "
-    "in im am an auf aus bei beim mit nach um zum zur für und oder als wie",
-    "en": "the a an of to have has had is are was were be been "
-    "at by for from in into on with and or as",
-    "es": "el la los las un una unos unas de del al a en con por para y o",
-    "fr": "le la les un une des du de à au aux en dans avec pour par et ou",
+    "de": "der die das den dem des ein eine einen einem einer eines von zu",
+    "en": "the a an of to have has had is are was were be been",
+    "es": "el la los las un una unos unas de",
+    "fr": "le la les un une des du de",
     "it": "il lo la i gli le un uno una di",
     "nl": "de het een van",
     "pt": "o a os as um uma uns umas de",
 }
 """Words around a noun that are often linked to the source's noun; they are not replaced."""
+_PREPOSITIONS = {
+    "de": "in im am an auf aus bei beim mit nach um zum zur für und oder als wie",
+    "en": "at by for from in into on with and or as",
+    "es": "del al a en con por para y o",
+    "fr": "à au aux en dans avec pour par et ou",
+}
+"""More of them, which a glossary's term may have within, and a dictionary's word has not."""
 
 
 def with_terms(
@@ -74,16 +82,12 @@ def put_terms(
         whole = [Edit((0, len(hypothesis.text)), first.target)]
         links = edited_links(hypothesis.alignment or (), whole)
         return replace(hypothesis, text=first.target, alignment=links), 0
-    large = [link for link in links if is_large(hypothesis.text[slice(*link.target)], target)]
     edits, partly = [], 0
     for term in lacking:
-        span = _linked(term.span, large) or _linked(term.span, links)
-        alone = _between_signs(text) == term.span
-        if alone and term.others:
-            span = _between_signs(hypothesis.text)
+        span = _place(term, text, hypothesis, target)
         if span is not None and term.others:
             replaced = hypothesis.text[slice(*span)]
-            if not alone and _is_part(replaced, term, target):
+            if _between_signs(text) != term.span and _is_part(replaced, term, target):
                 partly += 1
                 continue
             term = _in_number(term, replaced, target)
@@ -140,6 +144,27 @@ def _between_signs(text: str) -> Span | None:
     return (places[0], places[-1] + 1) if places else None
 
 
+def _place(term: Match, text: str, hypothesis: TextHypothesis, language: str) -> Span | None:
+    """The words of a translation that stand for a term; None if they are not known. Those of a
+    dictionary's word are no more than its longest translation has, so that nothing else is lost."""
+    links, noun = hypothesis.alignment or (), bool(term.others)
+    if noun and _between_signs(text) == term.span:
+        return _between_signs(hypothesis.text)
+    large = [
+        link
+        for link in links
+        if is_large(hypothesis.text[slice(*link.target)], language, noun=noun)
+    ]
+    span = _linked(term.span, large)
+    if not noun:
+        return span or _linked(term.span, links)
+    if span is None:
+        return None
+    count = sum(span[0] <= link.target[0] < span[1] for link in large)
+    most = max(len(tokens(other, language)) for other in term.others)
+    return span if count <= most else None
+
+
 def _is_part(words: str, term: Match, language: str) -> bool:
     """Whether words are some of a translation, or a compound that ends with one: `capital` of
     `capital city`, `Kundenzufriedenheit` for `Zufriedenheit`."""
@@ -157,14 +182,17 @@ def _in_number(term: Match, replaced: str, language: str) -> Match:
     return replace(term, target=term.plural) if many and term.plural else term
 
 
-def is_large(word: str, language: str) -> bool:
-    """Whether a word is neither a function word nor a sign."""
-    return word.lower() not in _small_words(_language(language)) and any(map(str.isalnum, word))
+def is_large(word: str, language: str, *, noun: bool) -> bool:
+    """Whether a word is neither a function word nor a sign; for a `noun` alone, prepositions are
+    function words, too."""
+    small = _small_words(_language(language), noun)
+    return word.lower() not in small and any(map(str.isalnum, word))
 
 
 @functools.cache
-def _small_words(language: str) -> frozenset[str]:
-    return frozenset(_SMALL_WORDS.get(language, "").split())
+def _small_words(language: str, noun: bool) -> frozenset[str]:
+    more = _PREPOSITIONS.get(language, "") if noun else ""
+    return frozenset(f"{_SMALL_WORDS.get(language, '')} {more}".split())
 
 
 def _language(code: str) -> str:
@@ -226,26 +254,37 @@ def _with_article(output: str, edit: Edit) -> Edit:
 
 
 def _behind_elision(span: Span, output: str, term: Match) -> Span:
-    """A span of French words without what is elided before the first, which stays: `l'eau`."""
+    """A span of French words without what is elided before the first, which stays: `l'eau`; unless
+    the term begins with a short word of its own."""
     found = _ELIDED.match(output, *span)
-    if found is None or _ELIDED.match(term.target):
-        return span
-    return found.end(), span[1]
+    own = _ELIDED.match(term.target) or not is_large(term.target.split()[0], "fr", noun=True)
+    return span if found is None or own else (found.end(), span[1])
 
 
 def _with_elision(output: str, edit: Edit) -> Edit:
-    """The edit with the short or the whole form of the French word before it: `l'` and `d'` stand
-    before vowels. Before h both are possible, and what is there stays. Whether `l'` becomes `le` or
-    `la` is said by the end of the noun, as far as it says it."""
+    """The edit with the short or the whole form of the French words before it: `l'` and `d'` stand
+    before vowels, and `du` and `au` for `de le` and `à le`. Before h both are possible, and what is
+    there stays. Whether `l'` becomes `le` or `la` is said by the end of the noun, as far as it says
+    it."""
     short, letter = _ELISION.search(output[: edit.span[0]]), fold(edit.text[:1])
     if short is None or letter == "h" or not letter.isalpha():
         return edit
-    word, vowel = short[1], letter in "aeiouœ"
-    if word.endswith(("'", "’")):
-        if vowel:
-            return edit
-        whole = "a" if word[0] in "lL" and _FEMININE.search(edit.text.split(" ")[0]) else "e"
-        return Edit((short.start(), edit.span[1]), f"{word[0]}{whole} {edit.text}")
-    if not vowel:
+    before, word = short["before"] or "", short["word"]
+    if letter in "aeiouœ":
+        whole = {"du": "de l'", "au": "à l'"}.get(word.strip().lower(), f"{word[0]}'")
+        changed = word if word[-1] in "'’" else _like(word, whole)
+    elif word[-1] not in "'’":
         return edit
-    return Edit((short.start(), edit.span[1]), f"{word[0]}'{edit.text}")
+    elif word[0] in "dD":
+        changed = f"{word[0]}e "
+    elif _FEMININE.search(edit.text.split(" ")[0]):
+        changed = f"{word[0]}a "
+    else:
+        changed = _like(before, _CONTRACTED[before.strip().lower()]) if before else f"{word[0]}e "
+        before = ""
+    return Edit((short.start(), edit.span[1]), before + changed + edit.text)
+
+
+def _like(word: str, other: str) -> str:
+    """Another word with a capital, if the first has one."""
+    return other[:1].upper() + other[1:] if word[:1].isupper() else other

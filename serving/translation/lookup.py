@@ -12,9 +12,21 @@ from dataclasses import dataclass, replace
 from serving.checking.surnames import surnames
 from serving.text.dictionary import Dictionary
 from serving.text.glossary import Match, tokens
+from serving.text.languages import base_language
+from serving.text.offices import is_office
 from serving.translation.glossing import is_large, places_of, put_terms
 from serving.translation.results import TextHypothesis, Translation
 
+_OF_NAME = re.compile(r"(?<!\w)[^\W\da-zäöü_][^\W\d_]+ von \Z")
+"""Pattern of a first name with a particle: `Beatrix von`."""
+_ARTICLES = "the|an?|my|your|his|her|its|our|their|some|this|that|these|those|no|any|each|every"
+_ARTICLE_BEFORE = re.compile(rf"\b(?:{_ARTICLES}) \Z", re.IGNORECASE)
+_SUBJECT = re.compile(
+    r"\b(?:I|you|he|she|it|we|they|who|will|would|can|could|should|must|may|might|shall|let's"
+    r"|don't|doesn't|didn't|won't|can't) \Z",
+    re.IGNORECASE,
+)
+_OBJECT = re.compile(rf" (?:{_ARTICLES}|me|him|us|them|it)\b", re.IGNORECASE)
 _BEFORE = re.compile(r"(?<!\w)(?<!\d )[^\W\d_]+(?= \Z)")
 """Pattern of the word right before a place in a text, without a number before it (`1 Bund
 Petersilie`)."""
@@ -38,7 +50,8 @@ class Lookup:
 def look_up(
     dictionary: Dictionary, text: str, source: str, target: str, *, linked: bool
 ) -> Lookup | None:
-    """The words of a sentence that have an entry and are no surnames; None if there are none."""
+    """The words of a sentence that have an entry and are no surnames, and no verbs of English;
+    None if there are none."""
     entries = dictionary.found(text, source, target)
     if not entries:
         return None
@@ -47,8 +60,18 @@ def look_up(
         each
         for each in entries
         if not any(begin < each.span[1] and each.span[0] < end for begin, end in names)
+        and not (base_language(source) == "en" and _may_be_verb(each, text))
     )
     return Lookup(text, words, source, target, linked) if words else None
+
+
+def _may_be_verb(entry: Match, text: str) -> bool:
+    """Whether an English word stands where verbs do: behind a pronoun or an auxiliary, or before
+    an article without one before it (`She dyes her hair`, `Loan me some money`)."""
+    begin, end = entry.span
+    if " " in entry.source or _ARTICLE_BEFORE.search(text[:begin]):
+        return False
+    return bool(_SUBJECT.search(text[:begin]) or _OBJECT.match(text[end:]))
 
 
 def is_translated(entry: Match, output: str, language: str) -> bool:
@@ -74,14 +97,20 @@ def _with_entries(hypothesis: TextHypothesis, lookup: Lookup) -> TextHypothesis:
 def _is_copied(entry: Match, lookup: Lookup, output: str) -> bool:
     """Whether a word is in the translation as it is in the text, and is a name: it has a capital
     that words have as the first one alone (`Granada`), or stands behind another word with a capital
-    that is there, too (`Mark Adler`)."""
+    that is there, too (`Mark Adler`), behind an office or behind `von`."""
     begin, end = entry.span
     word = lookup.text[begin:end]
     if word[0].isupper() and entry.source[0].islower():
         return re.search(rf"\b{re.escape(word)}\b", output) is not None
+    if _OF_NAME.search(lookup.text[:begin]) and re.search(rf"\b{re.escape(word)}\b", output):
+        return True
     before = _BEFORE.search(lookup.text[:begin])
-    if before is None or not (before[0][0].isupper() and is_large(before[0], lookup.source)):
+    if before is None or not (
+        before[0][0].isupper() and is_large(before[0], lookup.source, noun=True)
+    ):
         return False
     if any(other.span == before.span() for other in lookup.entries):
         return False
+    if is_office(before[0]) and re.search(rf"\b{re.escape(word)}\b", output):
+        return True
     return lookup.text[before.start() : end] in output

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import unicodedata
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -32,6 +31,7 @@ from serving.search.stepper import CacheCosts
 from serving.text.alignment import Link, Span, word_links, word_spans, word_weights
 from serving.text.characters import check_text
 from serving.text.dictionary import WORD, Dictionary, read_dictionary
+from serving.text.inflection import plain
 from serving.text.memory.segments import Draft, changed_words
 from serving.text.phrases import Phrases, read_phrases
 from serving.text.placing.casing import label_in_small_letters
@@ -178,11 +178,12 @@ class TextProcessor:
             return None
         # Most sentences have no such word: they are not searched for any.
         pair = original.source, original.target
-        words = WORD.findall(unicodedata.normalize("NFC", request.text))
+        text = request.text
+        words = WORD.findall(text if text.isascii() else plain(text))
         first = words[:1] and [words[0][:1].lower() + words[0][1:]]
         if self._dictionary.first_words.get(pair, frozenset()).isdisjoint((*words, *first)):
             return None
-        return look_up(self._dictionary, request.text, *pair, linked=request.alignments)
+        return look_up(self._dictionary, text, *pair, linked=request.alignments)
 
     def _languages(self, request: Request) -> tuple[str | None, str | None]:
         """The languages of a request: the model's if it has one pair and the request names none."""

@@ -36,7 +36,9 @@ _HOUR = "(?:1[0-2]|0?[1-9])(?::[0-5]\\d)?"
 _TO = rf"[{_SPACE}]?[–-][{_SPACE}]?"
 _UNTIL = rf"(?:{_TO}|[{_SPACE}]bis[{_SPACE}])"
 _TIME = rf"""
-    {_CLOCK}(?:[.:][0-5]\d)?{_UNTIL}{_CLOCK}(?:[.:][0-5]\d)?[{_SPACE}]?Uhr(?!\w|[.,:]\d)
+    {_CLOCK}(?:[.:][0-5]\d)?{_TO}{_CLOCK}(?:[.:][0-5]\d)?[{_SPACE}]?Uhr(?!\w|[.,:]\d)
+    | {_CLOCK}(?::[0-5]\d|\.(?:00|1[3-9]|[2-5]\d))?[{_SPACE}]bis[{_SPACE}]  # no `20.12`, a day
+      {_CLOCK}(?:[.:][0-5]\d)?[{_SPACE}]?Uhr(?!\w|[.,:]\d|[{_SPACE}][0-5]\d)
     | {_HOUR}(?:{_HALF})?[{_SPACE}]?[–-][{_SPACE}]?{_HOUR}{_HALF}(?!\w)
     | {_CLOCK}:[0-5]\d (?::[0-5]\d)? (?: [{_SPACE}]?[–-][{_SPACE}]?{_CLOCK}:[0-5]\d )?
       (?: {_HALF} | [{_SPACE}]?(?:Uhr|h)(?!\w) )? (?!\w|[:.,]\d)

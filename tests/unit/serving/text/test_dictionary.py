@@ -144,6 +144,25 @@ def test_a_file_of_another_form_is_refused(
         read_dictionary(file)
 
 
+def test_a_faulty_line_of_many_words_is_found_at_once(tmp_path: Path) -> None:
+    file = tmp_path / "dictionary.tsv"
+    file.write_text("de\tWort\ten\t" + "vocabulary, " * 60 + "24\n")
+    with pytest.raises(BundleError, match="line 1: '24' must be a word"):
+        read_dictionary(file)
+
+
+def test_a_verb_at_the_beginning_is_no_plural() -> None:
+    dictionary = Dictionary([DictionaryEntry("de", "Backe/Backen", "en", "cheek/cheeks")])
+    for text, count in (
+        ("Backen Sie den Kuchen", 0),
+        ("Backen wir?", 0),
+        ("Backen und Kinn", 1),
+        ("Rote Backen Sie", 1),
+        ("Backe Sie", 1),
+    ):
+        assert len(dictionary.found(text, "de", "en")) == count
+
+
 def test_a_file_is_read(tmp_path: Path) -> None:
     file = tmp_path / "dictionary.tsv"
     file.write_text("de\tMehl\ten\tflour\n", encoding="utf-8")

@@ -41,6 +41,8 @@ ENTRIES = [
     ("(netto)", "[net]"),
     ("GmbH", "Ltd."),
     ("Hof", "iYard court"),
+    ("Helm", "hard hat"),
+    ("Werk", "in the works"),
 ]
 
 
@@ -55,6 +57,9 @@ ENTRIES = [
         ("Neben einer Pumpe", "Near a pump", "0 2 2", "Near an impeller"),
         ("Eine Pumpe", "A pump", "1 1", "An impeller"),
         ("Alte Leistungsschalter", "Old performance switches", "0 1 1", "Old circuit breaker"),
+        # A term may have small words of its own.
+        ("Mit Helm", "In a helmet", "0 - 1", "In a hard hat"),
+        ("Im Werk", "At works", "0 1", "At in the works"),
         # What is there already stays as it is, in whatever form.
         ("Zwei Pumpen", "Two impellers", "0 1", "Two impellers"),
         # What is nothing but a term is its translation, to the letter.
@@ -144,6 +149,13 @@ def test_what_is_kept_stays_whatever_is_read_in_its_place(monkeypatch: pytest.Mo
         ("the yard", "l'eau", "1", "l'halle"),
         ("The lake", "L'eau", "1", "Le bassin"),
         ("the ice", "le gel", "- 1", "l'eau froide"),
+        ("of the lake", "de l'eau", "- 2", "du bassin"),
+        ("to the lake", "à l'eau", "- 2", "au bassin"),
+        ("To the lake", "À l'eau", "- 2", "Au bassin"),
+        ("to the pump", "à l'eau", "- 2", "à la turbine"),
+        ("of the valve", "du robinet", "- 2", "de l'obturateur"),
+        ("to the valve", "Au robinet", "- 2", "À l'obturateur"),
+        ("the wood", "l'arbre", "1", "un bois"),
     ],
 )
 def test_french_words_before_a_vowel_are_short(
@@ -155,6 +167,7 @@ def test_french_words_before_a_vowel_are_short(
         ("lake", "bassin"),
         ("yard", "halle"),
         ("ice", "eau froide"),
+        ("wood", "un bois"),
     ]
     given = translation_of_words(text, output, links)
     terms = matched_terms([TermIndex(entries, "en", "fr")], text)

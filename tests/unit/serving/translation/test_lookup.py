@@ -59,6 +59,11 @@ DICTIONARY = Dictionary(DictionaryEntry(*row) for row in ROWS)
         ("Mark Adler kommt", "Mark Adler comes", "0 1 2", "Mark Adler comes"),
         ("Der Adler kommt", "The Adler comes", "0 1 2", "The eagle comes"),
         ("2 Bund Salz", "2 Bund Salz", "0 1 2", "2 Bund salt"),
+        ("Kanzler Adler kommt", "Chancellor Adler comes", "0 1 2", "Chancellor Adler comes"),
+        ("Beate von Adler", "Beate of Adler", "0 - 2", "Beate of Adler"),
+        # No more words are replaced than a translation has, and no sign.
+        ("Der Adler", "The very large grey bird", "0 1 1 1 1", "The very large grey bird"),
+        ("Der Adler kommt", "It comes.", "0 2 1", "It comes."),
         ("Eine Prise Salz", "A Prise Salz", "0 1 2", "A pinch salt"),
         # Where the links do not say its place, the translation is as it was.
         ("Die Apotheke ist zu", "It is shut", "0 2 3", "It is shut"),
@@ -102,6 +107,30 @@ def test_a_first_word_that_stays_with_its_capital_is_a_name(
     lookup = look_up(dictionary, text, "es", "en", linked=False)
     assert lookup is not None
     assert with_entries(translation(text, output, links), lookup).text == wanted
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("She dyes her hair", False),
+        ("They dye hair", False),
+        ("We will dye it", False),
+        ("Dye the shirt", False),
+        ("The firm dyes its wool", False),
+        ("The dye is red", True),
+        ("Give my dye the name", True),
+        ("Red dye and wool", True),
+        ("The hair dye the girl bought", True),
+    ],
+)
+def test_english_verbs_are_not_looked_up(text: str, found: bool) -> None:
+    dictionary = Dictionary(
+        [
+            DictionaryEntry("en", "dye/dyes", "de", "Farbstoff"),
+            DictionaryEntry("en", "hair dye", "de", "Haarfarbe"),
+        ]
+    )
+    assert (look_up(dictionary, text, "en", "de", linked=False) is not None) is found
 
 
 def test_links_that_nobody_asked_for_are_not_returned() -> None:
