@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import field_validator
+from pydantic import field_validator, model_validator
 
 from serving.bundle.strict import Strict
 
@@ -65,6 +65,12 @@ class Tensor(Strict):
             if (axis not in _LETTERS) if isinstance(axis, str) else (axis < 1):
                 raise ValueError(f"an axis must be a known letter or a number from 1 on: {axis!r}")
         return axes
+
+    @model_validator(mode="after")
+    def _caches_are_floats(self) -> Self:
+        if self.is_cache and self.dtype not in FLOAT_BYTES:
+            raise ValueError(f"the cache {self.name!r} must be one of {', '.join(FLOAT_BYTES)}")
+        return self
 
     @property
     def slot_size(self) -> int:

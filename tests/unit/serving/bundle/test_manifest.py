@@ -18,6 +18,7 @@ from serving.bundle.folder import (
     read_manifest,
     write_manifest,
 )
+from serving.bundle.graph import Tensor
 from serving.bundle.languages import Languages
 from serving.bundle.manifest import CARD, Manifest
 from serving.errors import (
@@ -368,3 +369,11 @@ def test_a_tokenizer_that_is_none(folder: Path) -> None:
     with pytest.raises(BundleError, match=r"toy/t.model: not a tokenizer") as caught:
         Translator(folder)
     assert len(str(caught.value).splitlines()) == 1
+
+
+def test_caches_are_floats() -> None:
+    for dtype in ("float32", "float16", "bfloat16"):
+        assert Tensor(name="self_key_0", dtype=dtype, axes=("B", "C", 4), role="self").is_cache
+    with pytest.raises(ValidationError, match=r"'self_key_0' must be one of float32, float16, bf"):
+        Tensor(name="self_key_0", dtype="int32", axes=("B", "C", 4), role="self")
+    assert not Tensor(name="rows", dtype="int32", axes=("B",), role="output_index").is_cache
