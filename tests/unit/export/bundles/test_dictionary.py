@@ -60,6 +60,16 @@ def test_german_adjectives_are_not_written(tmp_path: Path) -> None:
     assert (bundle / FILE).read_text() == "en\tdiaphragm\tde\tZwerchfell\n"
 
 
+def test_adjectives_of_four_forms_are_not_written(tmp_path: Path) -> None:
+    bundle = shutil.copytree(MODELS / "macaron-fr-es-en", tmp_path / "bundle")
+    file = tmp_path / "words.txt"
+    file.write_text("mouldy\tmoisi/moisie/moisis/moisies\nattic\tgrenier/greniers\n")
+    add_dictionary(bundle, file, ["en", "fr"])
+    lines = (bundle / FILE).read_text().splitlines()
+    assert "fr\tmoisi/moisie/moisis/moisies\ten\tmouldy" in lines
+    assert not any(line.startswith("en\tmouldy") for line in lines)
+
+
 def test_what_is_refused(bundle: Path, tmp_path: Path) -> None:
     file = tmp_path / "words.txt"
     file.write_text("Mehl\tflour\nSalz\n")

@@ -327,3 +327,13 @@ def test_without_a_sentence_a_figure_stays_as_it_was() -> None:
     document = Document("1.299,00 €\nHund", "text")
     document.divide("de", lambda _: True, target="en")
     assert document.render([upper("Hund")]).text == "1.299,00 €\nHUND"
+
+
+def test_a_day_and_minutes_in_words_are_no_hours_from_and_to() -> None:
+    def figures(text: str) -> list[str]:
+        return [text[slice(*thing.given)] for thing in read(text).with_kept(0)[1]]
+
+    assert figures("Von 10 bis 12 Uhr ist Pause.") == ["10 bis 12 Uhr"]
+    assert figures("Von 8.30 bis 12.15 Uhr ist Pause.") == ["8.30 bis 12.15 Uhr"]
+    assert "12 Uhr 30" in figures("Von 10 bis 12 Uhr 30 ist Pause.")
+    assert "18 Uhr" in figures("Wir kommen am 20.12 bis 18 Uhr.")
