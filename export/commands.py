@@ -128,21 +128,20 @@ def calibrate(options: argparse.Namespace) -> int:
 
 def phrases(options: argparse.Namespace) -> int:
     """Give a bundle set phrases; prints how many it has."""
-    languages = [code.strip() for code in options.languages.split(",")]
-    manifest = add_phrases(options.bundle, options.file, languages)
-    assert manifest.phrases_file is not None
-    lines = (options.bundle / manifest.phrases_file).read_text(encoding="utf-8").splitlines()
-    print(json.dumps({"bundle": str(options.bundle), "phrases": len(lines)}, indent=1))
-    return 0
+    return _add_list(options, add_phrases, "phrases")
 
 
 def dictionary(options: argparse.Namespace) -> int:
     """Give a bundle a dictionary; prints how many words it has."""
+    return _add_list(options, add_dictionary, "words")
+
+
+def _add_list(
+    options: argparse.Namespace, add: Callable[[Path, Path, Sequence[str]], int], name: str
+) -> int:
     languages = [code.strip() for code in options.languages.split(",")]
-    manifest = add_dictionary(options.bundle, options.file, languages)
-    assert manifest.dictionary_file is not None
-    lines = (options.bundle / manifest.dictionary_file).read_text(encoding="utf-8").splitlines()
-    print(json.dumps({"bundle": str(options.bundle), "words": len(lines)}, indent=1))
+    count = add(options.bundle, options.file, languages)
+    print(json.dumps({"bundle": str(options.bundle), name: count}, indent=1))
     return 0
 
 

@@ -1,13 +1,17 @@
-"""Reads text with tabs that has a language in each column."""
+"""Lists of texts in several languages: files with tabs that have a language in each column, and
+what bundles get of them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import permutations
 from pathlib import Path
 from typing import NamedTuple
 
+from export.bundles.card import finish
 from export.errors import ExportError
+from serving.bundle.folder import read_manifest
+from serving.bundle.manifest import Manifest
 
 
 class Cells(NamedTuple):
@@ -50,3 +54,23 @@ def read_pairs(
             f"{file}: no line has {name} from {wanted}, which the bundle translates; name the "
             f"languages of its columns with --languages, got {','.join(languages)}"
         )
+
+
+def translating(bundle: Path, name: str) -> Manifest:
+    """The manifest of a bundle that may have a list. `name` says in the message what is in it.
+    Raises ExportError for a bundle that does not translate."""
+    manifest = read_manifest(bundle)
+    if manifest.task != "translate":
+        raise ExportError(f"{bundle}: {name} are for bundles that translate, not {manifest.task}")
+    return manifest
+
+
+def write_list(
+    bundle: Path, manifest: Manifest, field: str, file: str, rows: Iterable[Sequence[str]]
+) -> int:
+    """Write rows, each row once, into a `file` of a bundle, which a `field` of its manifest names.
+    Returns their number."""
+    lines = dict.fromkeys("\t".join(row) + "\n" for row in rows)
+    (bundle / file).write_text("".join(lines), encoding="utf-8")
+    finish(bundle, manifest.model_copy(update={field: file}))
+    return len(lines)

@@ -5,11 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from export.bundles.card import finish
-from export.bundles.columns import read_pairs
+from export.bundles.columns import read_pairs, translating, write_list
 from export.errors import ExportError
-from serving.bundle.folder import read_manifest
-from serving.bundle.manifest import Manifest
 from serving.text.dictionary import Dictionary, DictionaryEntry, fault_of, words_of
 from serving.text.inflection import plain
 from serving.threads import default_threads
@@ -21,31 +18,24 @@ _WRITTEN = "+"
 """Before a word that is written, but not looked up, because it has other meanings, too."""
 
 
-def add_dictionary(bundle: Path, file: Path, languages: Sequence[str]) -> Manifest:
+def add_dictionary(bundle: Path, file: Path, languages: Sequence[str]) -> int:
     """Write the words of a file that a bundle's model does not know into the bundle, in place of
     those that it has, for the pairs of languages that it translates. Each line has words of one
     meaning in each of the `languages` (`serving.text.dictionary`), separated by tabs; a language
     that has none is left empty. A word with a plus before it is a translation only, and is not
-    looked up. A word is known if the model translates it and its plural, each
-    alone, as the line says, and if the vocabulary has one of them as a piece: then there was much
-    to learn it from.
+    looked up. A word is known if the model translates it and its plural, each alone, as the line
+    says, and if the vocabulary has one of them as a piece: then there was much to learn it from.
 
-    Raises ExportError for a bundle that does not translate, for lines of another form, and if no
-    line has a pair of the bundle's languages, or none has a word that the model does not know.
+    Returns how many there are. Raises ExportError for a bundle that does not translate, for lines
+    of another form, and if no line has a pair of the bundle's languages, or none has a word that
+    the model does not know.
     """
-    manifest = read_manifest(bundle)
-    if manifest.task != "translate":
-        raise ExportError(
-            f"{bundle}: dictionaries are for bundles that translate, not {manifest.task}"
-        )
+    manifest = translating(bundle, "dictionaries")
     found = _merged(_entries(file, languages, manifest.languages.trained))
     unknown = _unknown(Translator(bundle, workers=default_threads()), found)
     if not unknown:
         raise ExportError(f"{file}: the model knows all {len(found)} words; it needs no dictionary")
-    lines = ["\t".join(entry) + "\n" for entry in unknown]
-    (bundle / FILE).write_text("".join(lines), encoding="utf-8")
-    finish(bundle, manifest.model_copy(update={"dictionary_file": FILE}))
-    return read_manifest(bundle)
+    return write_list(bundle, manifest, "dictionary_file", FILE, unknown)
 
 
 def _entries(

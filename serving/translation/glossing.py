@@ -73,21 +73,31 @@ def put_terms(
     hypothesis: TextHypothesis, text: str, terms: Sequence[Match], target: str
 ) -> tuple[TextHypothesis, int]:
     """A hypothesis with its terms, at least one, and the number of missing ones."""
-    first = terms[0]
-    words, links = tokens(hypothesis.text, target), hypothesis.alignment or ()
-    taken = _Taken()
-    lacking = [term for term in terms if not taken.claim(places_of(term, words, target))]
+    first, links = terms[0], hypothesis.alignment or ()
+    looked_up = bool(first.others)  # in a dictionary; all terms are, or none
+    alone = _between_signs(text) == first.span
     # The text is just a term of a glossary, which is given as it is written there.
-    if text.strip() == first.source == text[slice(*first.span)] and not first.others:
+    if not looked_up and text.strip() == first.source == text[slice(*first.span)]:
         whole = [Edit((0, len(hypothesis.text)), first.target)]
-        links = edited_links(hypothesis.alignment or (), whole)
-        return replace(hypothesis, text=first.target, alignment=links), 0
+        return replace(hypothesis, text=first.target, alignment=edited_links(links, whole)), 0
+    words, taken = tokens(hypothesis.text, target), _Taken()
+    lacking = [term for term in terms if not taken.claim(places_of(term, words, target))]
+    large = [
+        link
+        for link in links
+        if is_large(hypothesis.text[slice(*link.target)], target, noun=looked_up)
+    ]
     edits, partly = [], 0
     for term in lacking:
-        span = _place(term, text, hypothesis, target)
-        if span is not None and term.others:
+        if not looked_up:
+            span = _linked(term.span, large) or _linked(term.span, links)
+        elif alone:
+            span = _between_signs(hypothesis.text)
+        else:
+            span = _place_of_word(term, large, target)
+        if span is not None and looked_up:
             replaced = hypothesis.text[slice(*span)]
-            if _between_signs(text) != term.span and _is_part(replaced, term, target):
+            if not alone and _is_part(replaced, term, target):
                 partly += 1
                 continue
             term = _in_number(term, replaced, target)
@@ -144,20 +154,10 @@ def _between_signs(text: str) -> Span | None:
     return (places[0], places[-1] + 1) if places else None
 
 
-def _place(term: Match, text: str, hypothesis: TextHypothesis, language: str) -> Span | None:
-    """The words of a translation that stand for a term; None if they are not known. Those of a
-    dictionary's word are no more than its longest translation has, so that nothing else is lost."""
-    links, noun = hypothesis.alignment or (), bool(term.others)
-    if noun and _between_signs(text) == term.span:
-        return _between_signs(hypothesis.text)
-    large = [
-        link
-        for link in links
-        if is_large(hypothesis.text[slice(*link.target)], language, noun=noun)
-    ]
+def _place_of_word(term: Match, large: Sequence[Link], language: str) -> Span | None:
+    """The words of a translation that stand for a dictionary's word; None if they are not known.
+    They are no more than its longest translation has, so that nothing else is lost."""
     span = _linked(term.span, large)
-    if not noun:
-        return span or _linked(term.span, links)
     if span is None:
         return None
     count = sum(span[0] <= link.target[0] < span[1] for link in large)

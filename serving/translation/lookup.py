@@ -99,18 +99,19 @@ def _is_copied(entry: Match, lookup: Lookup, output: str) -> bool:
     that words have as the first one alone (`Granada`), or stands behind another word with a capital
     that is there, too (`Mark Adler`), behind an office or behind `von`."""
     begin, end = entry.span
-    word = lookup.text[begin:end]
+    word, text_before = lookup.text[begin:end], lookup.text[:begin]
+    if re.search(rf"\b{re.escape(word)}\b", output) is None:
+        return False
     if word[0].isupper() and entry.source[0].islower():
-        return re.search(rf"\b{re.escape(word)}\b", output) is not None
-    if _OF_NAME.search(lookup.text[:begin]) and re.search(rf"\b{re.escape(word)}\b", output):
         return True
-    before = _BEFORE.search(lookup.text[:begin])
-    if before is None or not (
-        before[0][0].isupper() and is_large(before[0], lookup.source, noun=True)
-    ):
+    if _OF_NAME.search(text_before):
+        return True
+    before = _BEFORE.search(text_before)
+    if before is None or not before[0][0].isupper():
         return False
     if any(other.span == before.span() for other in lookup.entries):
         return False
-    if is_office(before[0]) and re.search(rf"\b{re.escape(word)}\b", output):
+    if is_office(before[0]):
         return True
-    return lookup.text[before.start() : end] in output
+    large = is_large(before[0], lookup.source, noun=True)
+    return large and lookup.text[before.start() : end] in output

@@ -181,6 +181,7 @@ _IS_TIME = re.compile(
 
 
 _WORDS_UNTIL = {"de": "bis", "en": "to", "es": "a", "fr": "à"}
+"""Words between two times of day, by language."""
 
 
 def is_time(figure: str) -> bool:
