@@ -7,7 +7,7 @@ import shutil
 import socket
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -30,15 +30,35 @@ from tests.system.server import (
 LONG = {"beam_size": 8, "min_length": 200, "max_length": 256}
 """Options that keep even a tiny model busy for a while."""
 
+STREAM = {
+    "q": [f"Ein Text, der lange dauert: {number}." for number in range(100)],
+    **PAIR,
+    "options": LONG,
+    "stream": True,
+}
+"""A request of texts that take long, each answered as it is done."""
 
-def assert_there_is_room(server: Server) -> None:
-    """A short text is translated at once, or after the few moments in which the server sees that
+
+def assert_there_is_room(server: Server, ask: Callable[[Server], httpx.Response]) -> None:
+    """A request is answered at once, or after the few moments in which the server sees that
     clients have left; their texts alone would take it far longer."""
     refused = 0
-    while (answer := server.ask("kurz", timeout_s=60)).status_code == 503 and refused < 5:
+    while (answer := ask(server)).status_code == 503 and refused < 5:
         refused += 1
         time.sleep(int(answer.headers["Retry-After"]))
     assert answer.status_code == 200
+
+
+def short(server: Server) -> httpx.Response:
+    """The answer to a request of one short text."""
+    return server.ask("kurz", timeout_s=60)
+
+
+def left(server: Server) -> httpx.Response:
+    """The beginning of the answer to a stream of many texts, whose client then leaves."""
+    with httpx.stream("POST", f"{server.url}/translate", json=STREAM, timeout=60) as response:
+        next(response.iter_text())
+        return response
 
 
 def request_head(body: str) -> str:
@@ -117,7 +137,7 @@ def test_clients_that_leave_free_their_rows(server: Server) -> None:
     body = json.dumps({"q": ["Ein Text, der lange dauert."] * 100, **PAIR, "options": LONG})
     for _ in range(10):  # 1000 texts, twice what the queue holds
         server.send((request_head(body) + body).encode(), read=False)
-    assert_there_is_room(server)
+    assert_there_is_room(server, short)
 
 
 def test_a_stream_ends_with_the_answer(server: Server) -> None:
@@ -136,16 +156,11 @@ def test_a_stream_ends_with_the_answer(server: Server) -> None:
 
 
 def test_clients_that_leave_their_streams_free_their_rows(server: Server) -> None:
-    texts = [f"Ein Text, der lange dauert: {number}." for number in range(100)]
-    body = json.dumps({"q": texts, **PAIR, "options": LONG, "stream": True})
+    body = json.dumps(STREAM)
     for _ in range(10):  # 1000 texts, twice what the queue holds
         server.send((request_head(body) + body).encode(), read=False)
-    with httpx.stream(
-        "POST", f"{server.url}/translate", json=json.loads(body), timeout=60
-    ) as response:
-        assert response.status_code == 200
-        next(response.iter_text())
-    assert_there_is_room(server)
+    assert_there_is_room(server, left)
+    assert_there_is_room(server, short)
 
 
 def test_termination_finishes_what_was_accepted(bundles: Path, tmp_path: Path) -> None:
