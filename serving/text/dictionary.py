@@ -56,40 +56,40 @@ class _Meaning(NamedTuple):
 
 
 class _Pair:
-    """The words of one pair of languages. Files are long, so what a word means is read when a text
-    has it."""
+    """The words of one pair of languages. Files are long and each process has its own copy, so an
+    entry is one string here, and what a word means is read when a text has it."""
 
-    def __init__(self, entries: Sequence[DictionaryEntry]) -> None:
-        self._entries: dict[str, tuple[DictionaryEntry, str]] = {}
-        """Each form, whose words are separated by blanks: its entry, and the form that it follows
-        from by rule, or itself."""
+    def __init__(self, source: str, entries: Sequence[str]) -> None:
+        """`entries` are words and their translations, with a tab between them."""
+        self._source = source
+        self.entries: dict[str, str] = {}
+        """The entry of each form, written or made by rule, whose words are separated by blanks.
+        Words with which longer forms begin are there as well, with nothing if they have no entry of
+        their own."""
         self._longest: dict[str, int] = {}
         """The most words of a form, by its first word, if there are several."""
         for entry in entries:
-            for form in entry.word.split("/"):
+            for form in _written(entry):
                 self._add(form, entry)
-        for entry in entries:  # no rule's form displaces one that is written
-            if entry.source == "de":
-                for form, base in _inflected(entry):
-                    self._entries.setdefault(form, (entry, base))
+        if source == "de":
+            for entry in entries:  # no rule's form displaces one that is written
+                for form, _ in _inflected(_forms(entry)):
+                    self._add(form, entry)
 
-    def _add(self, form: str, entry: DictionaryEntry) -> None:
-        if not form.isalpha():
-            first, *rest = WORD.findall(form)
-            form = " ".join((first, *rest))
+    def _add(self, form: str, entry: str) -> None:
+        first, *rest = form.split(" ")
+        if rest:
             self._longest[first] = max(self._longest.get(first, 1), 1 + len(rest))
-        self._entries.setdefault(form, (entry, form))
-
-    def first_words(self) -> frozenset[str]:
-        """The words with which the forms begin."""
-        return frozenset(self._entries) | frozenset(self._longest)
+            self.entries.setdefault(first, "")
+        if not self.entries.get(form):
+            self.entries[form] = entry
 
     def longest(self, words: Sequence[str]) -> tuple[int, _Meaning] | None:
         """The meaning of the longest form with which words begin, and its number of words."""
         for length in range(min(self._longest.get(words[0], 1), len(words)), 0, -1):
-            entry = self._entries.get(" ".join(words[:length]))
-            if entry is not None:
-                return length, _meaning(*entry)
+            form = " ".join(words[:length])
+            if entry := self.entries.get(form):
+                return length, _meaning(self._source, entry, form)
         return None
 
 
@@ -98,13 +98,14 @@ class Dictionary:
     the same form the first one counts."""
 
     def __init__(self, entries: Iterable[DictionaryEntry]) -> None:
-        by_pair: dict[tuple[str, str], list[DictionaryEntry]] = defaultdict(list)
-        for entry in entries:
-            by_pair[entry.source, entry.target].append(entry)
-        self._pairs = {pair: _Pair(every) for pair, every in by_pair.items()}
-        self.first_words = {pair: every.first_words() for pair, every in self._pairs.items()}
-        """The words with which the entries of each pair of languages begin, in all forms. A text
-        that has none of them, nor begins with one that lacks its capital, has no entry."""
+        by_pair: dict[tuple[str, str], list[str]] = defaultdict(list)
+        for source, word, target, translations in entries:
+            by_pair[source, target].append(f"{word}\t{translations}")
+        self._pairs = {pair: _Pair(pair[0], every) for pair, every in by_pair.items()}
+        self.first_words = {pair: every.entries.keys() for pair, every in self._pairs.items()}
+        """The words with which the entries of each pair of languages begin, in all forms, among
+        longer forms. A text that has none of them, nor begins with one that lacks its capital, has
+        no entry."""
 
     def found(self, text: str, source: str, target: str) -> tuple[Match, ...]:
         """The words of a text that have an entry, in order; of overlapping ones the first, and of
@@ -167,25 +168,39 @@ def fault_of(cell: str) -> str:
     return ""
 
 
-def _meaning(entry: DictionaryEntry, form: str) -> _Meaning:
+def _forms(entry: str) -> list[str]:
+    """The forms of an entry's word, as they are written."""
+    return entry[: entry.index("\t")].split("/")
+
+
+def _written(entry: str) -> list[str]:
+    """The forms of an entry's word, as texts are searched for them: words separated by blanks."""
+    return [form if form.isalpha() else " ".join(WORD.findall(form)) for form in _forms(entry)]
+
+
+def _meaning(source: str, entry: str, form: str) -> _Meaning:
     """What a form of an entry's word means, by the numbers of both."""
-    written = [word.split("/") for word in words_of(entry.translations)]
+    translations = words_of(entry[entry.index("\t") + 1 :])
+    written = [word.split("/") for word in translations]
     one, many = written[0][0], written[0][-1]
     every = tuple(dict.fromkeys(form for forms in written for form in forms))
-    singular, *more = entry.word.split("/")
+    forms = _forms(entry)
+    singular, *more = forms
     if len(more) != 1:  # an adjective, or a word with one form
         return _Meaning(singular, one, every)
     [plural] = more
-    if singular == plural or (form != singular and _is_weak(entry)):
+    as_written = _written(entry)
+    if form not in as_written:
+        form = next(base for made, base in _inflected(forms) if made == form)
+    is_one = form in (singular, as_written[0])
+    if singular == plural or (not is_one and source == "de" and _is_weak(singular, plural)):
         return _Meaning(plural, one, every, many)
-    is_one = form == singular or " ".join(WORD.findall(singular)) == form
     return _Meaning(singular, one, every) if is_one else _Meaning(plural, many, every)
 
 
-def _is_weak(entry: DictionaryEntry) -> bool:
+def _is_weak(singular: str, plural: str) -> bool:
     """Whether a German plural may be a singular as well: `der Beamte`, `die Beamten`."""
-    singular, plural = entry.word.split("/")
-    return entry.source == "de" and singular.endswith("er") and plural == singular[:-1]
+    return singular.endswith("er") and plural == singular[:-1]
 
 
 def _is_verb(words: Sequence[str]) -> bool:
@@ -193,11 +208,11 @@ def _is_verb(words: Sequence[str]) -> bool:
     return words[0].endswith("n") and words[1:2] in (["Sie"], ["wir"])
 
 
-def _inflected(entry: DictionaryEntry) -> Iterator[tuple[str, str]]:
-    """The forms of a German word that are not written, each with the one that it is made of: those
-    of an adjective (`dunkel`, `dunkle`), the genitive of a singular, whatever its gender, and the
-    dative of a plural."""
-    singular, *more = entry.word.split("/")
+def _inflected(forms: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """The forms of a German word that are made by rule, each with the one of its `forms` that it is
+    made of: those of an adjective (`dunkel`, `dunkle`), the genitive of a singular, whatever its
+    gender, and the dative of a plural."""
+    singular, *more = forms
     if singular[0].islower():
         stem = singular.removesuffix("e")
         stems = [stem, f"{stem[:-2]}{stem[-1]}"] if stem.endswith(("el", "er")) else [stem]
