@@ -1,5 +1,5 @@
-"""Abbreviated weekdays, as hours of business have them: `Mo–Fr`, `Sat 10am–2pm`. Models copy or
-lose them."""
+"""Abbreviated weekdays, as hours of business have them: `Mo–Fr`, `Di und Do`, `Sat 10am–2pm`. Models
+copy or lose them."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ _ALSO = {
     "es": {"mie": 2, "sab": 5},
 }
 """Other abbreviations, and the numbers of their days."""
+_AND = {"de": "und", "en": "and", "fr": "et", "es": "y"}
+"""What stands between the last two days of a list."""
 _NUMBERS = {
     language: {day: number for number, day in enumerate(days)} | _ALSO.get(language, {})
     for language, days in _WRITTEN.items()
@@ -32,10 +34,15 @@ def _pattern(language: str) -> str:
 _DAYS = [_pattern(language) for language in _WRITTEN]
 _DAY = re.compile(rf"({'|'.join(_DAYS)})(?!\w)\.?")
 _TO = "[ ]?[–-][ ]?"
+_STOP = r"\.(?=[ ](?:[^\W\dA-ZÄÖÜ]|\())"
+"""A full stop that does not end the sentence."""
 RANGE = "|".join(
-    rf"{day}\.{_TO}{day}\.(?=[ ](?:[^\W\dA-ZÄÖÜ]|\())|{day}\.?{_TO}{day}(?!\w)" for day in _DAYS
+    rf"{day}\.{_TO}{day}{_STOP}|{day}\.?{_TO}{day}(?!\w)"
+    rf"|(?:{day}\.?,[ ]){{0,5}}(?:{day}\.{word}{day}{_STOP}|{day}\.?{word}{day}(?!\w))"
+    for language, day in zip(_WRITTEN, _DAYS, strict=True)
+    for word in [f"[ ]{_AND[language]}[ ]"]
 )
-"""Verbose pattern of a range of days."""
+"""Verbose pattern of a range of days, and of days with a word between the last two."""
 _LONE = {
     # Without a mark behind them the others are words: `So 7:30 works`, `en mer 9h30`.
     "de": r"(?:Mo|Di|Mi|Fr|Sa|(?:So|Do)(?=[.:]|[ ]\d[\d:.]*[ ]?(?:[–-]|Uhr)))",
@@ -45,15 +52,16 @@ _LONE = {
 }
 _NO_HALF = r"(?![ :]+[\d:.–-]+[ ]?[apAP]\.?[mM])"
 """No half of a day behind them, which only English times have."""
-_MORE = r"\.?(?:,[ ]?|[ ]?[&+/][ ]?)"
 LIST = "|".join(
-    rf"(?:{day}\.?{_TO}{day}(?:{_MORE}{one}){{0,6}}|{day}(?:{_MORE}{one}){{1,6}}|{_LONE[language]})"
+    rf"(?:{day}\.?{_TO}{day}(?:{more}{one}){{0,6}}|{day}(?:{more}{one}){{1,6}}|{_LONE[language]})"
     rf"(?!\w)\.?{'' if language == 'en' else _NO_HALF}"
     for language, day in zip(_WRITTEN, _DAYS, strict=True)
     for one in [rf"{day}(?:\.?{_TO}{day})?"]
+    for more in [rf"\.?(?:,[ ]?|[ ]?[&+/][ ]?|[ ]{_AND[language]}[ ])"]
 )
 """Verbose pattern of days and ranges of days, which need a time behind them."""
-HINT = rf"(?:{'|'.join(_DAYS)})(?:\.?:?[ ]\d|\.?[ ]?[–-][ ]?(?:{'|'.join(_DAYS)})(?!\w))"
+_BETWEEN = rf"\.?(?:[ ]?[–-][ ]?|[ ](?:{'|'.join(_AND.values())})[ ])"
+HINT = rf"(?:{'|'.join(_DAYS)})(?:\.?:?[ ]\d|{_BETWEEN}(?:{'|'.join(_DAYS)})(?!\w))"
 """Pattern of a part that contains every range of days, and every list before a time."""
 
 
@@ -67,4 +75,5 @@ def in_language(days: str, source: str, target: str) -> str | None:
     if len(numbers) < len(found):
         return None
     rest = iter(numbers)
-    return _DAY.sub(lambda _: written[next(rest)], days)
+    translated = _DAY.sub(lambda _: written[next(rest)], days)
+    return translated.replace(f" {_AND[source]} ", f" {_AND[target]} ")

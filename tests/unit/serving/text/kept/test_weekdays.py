@@ -42,6 +42,11 @@ def test_each_day_becomes_that_of_the_other_language(source: str, target: str) -
         ("lun–vie 9:00–14:00", "es", "de", "Mo–Fr 9:00–14:00"),
         ("9–18 Uhr", "de", "en", "9:00–18:00"),
         ("Lun. 9h-18h", "fr", "en", "Mon 9:00-18:00"),
+        ("Di und Do", "de", "en", "Tue and Thu"),
+        ("Mo, Mi. und Fr.", "de", "fr", "lun, mer et ven"),
+        ("Sat and Sun 10am–4pm", "en", "es", "sáb y dom 10 am–4 pm"),
+        ("lun et mar", "fr", "de", "Mo und Di"),
+        ("jue y vie 9:00–14:00", "es", "en", "Thu and Fri 9:00–14:00"),
         ("Mo–Fr 9–18 Uhr", "en", "de", "Mo–Fr 9–18 Uhr"),
         ("Mo–Fr 9–18 Uhr", "de", "it", "Mo–Fr 9–18 Uhr"),
     ],
@@ -56,7 +61,8 @@ def test_days_and_times_are_written_as_the_target_does(
     "text",
     [
         "Mo geht.", "So ist es.", "Do it now", "Sun and moon", "Mi casa", "mar y sol", "la mer",
-        "en mer 9 Leute", "2h-3h", "So it is",
+        "en mer 9 Leute", "2h-3h", "So it is", "in the sun and sat down", "Mo und Ben", "Fr und Dr.",
+        "So und nicht anders", "Do and Mo",
         "Mo-Frage", "Sat-Anlage", "Fr. Müller", "So 5 Leute", "mo-fr", "DiMi–Fr", "Sam - Max",
     ],
 )  # fmt: skip
@@ -87,6 +93,9 @@ def test_a_full_stop_behind_days_may_end_the_sentence() -> None:
         ("Geöffnet Mo.–Fr.", "Mo.–Fr"),
         ("Mo.–Fr. geschlossen", "Mo.–Fr."),
         ("Mo.–Fr. Danach nicht.", "Mo.–Fr"),
+        ("Di. und Do. geschlossen", "Di. und Do."),
+        ("Zu ist Di. und Do.", "Di. und Do"),
+        ("Mo, Di und Do. Danach nicht.", "Mo, Di und Do"),
     ):
         [found] = placeholders(text)
         assert text[slice(*found.span)] == expected
@@ -121,7 +130,9 @@ def test_opening_hours_in_a_sentence_are_read_as_times() -> None:
     assert document.render([given]).text == expected
 
 
-@pytest.mark.parametrize("days", ["Mo, ", "Mo–Fr ", "Mo–", "lun & mar & ", "Sun 1", "Mo 9–"])
+@pytest.mark.parametrize(
+    "days", ["Mo, ", "Mo–Fr ", "Mo–", "lun & mar & ", "Sun 1", "Mo 9–", "Mo und "]
+)
 def test_many_days_take_little_time(days: str) -> None:
     begin = time.perf_counter()
     list(placeholders(days * 5_000))
