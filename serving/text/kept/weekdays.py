@@ -1,5 +1,5 @@
-"""Abbreviated weekdays, as hours of business have them: `Mo–Fr`, `Di und Do`, `Sat 10am–2pm`. Models
-copy or lose them."""
+"""Abbreviated weekdays, as hours of business have them: `Mo–Fr`, `Di und Do`, `Sat 10am–2pm`.
+Models copy or lose them."""
 
 from __future__ import annotations
 

@@ -61,8 +61,8 @@ def test_days_and_times_are_written_as_the_target_does(
     "text",
     [
         "Mo geht.", "So ist es.", "Do it now", "Sun and moon", "Mi casa", "mar y sol", "la mer",
-        "en mer 9 Leute", "2h-3h", "So it is", "in the sun and sat down", "Mo und Ben", "Fr und Dr.",
-        "So und nicht anders", "Do and Mo",
+        "en mer 9 Leute", "2h-3h", "So it is", "in the sun and sat down", "Mo und Ben",
+        "Fr und Dr.", "So und nicht anders", "Do and Mo",
         "Mo-Frage", "Sat-Anlage", "Fr. Müller", "So 5 Leute", "mo-fr", "DiMi–Fr", "Sam - Max",
     ],
 )  # fmt: skip
