@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import sentencepiece
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from serving.bundle.load_tokenizer import load_tokenizer
@@ -55,6 +55,7 @@ def test_known_text_comes_back(tokenizer: Tokenizer) -> None:
 
 @settings(max_examples=200, deadline=None, derandomize=True)
 @given(text=st.text(st.characters(exclude_categories=["Cs", "Cc", "Cf", "Cn", "Co", "Zs"])))
+@example(text="\ufffd")
 def test_any_text_is_encoded_without_loss_but_for_normalisation(
     tokenizer: Tokenizer, text: str
 ) -> None:
@@ -64,7 +65,8 @@ def test_any_text_is_encoded_without_loss_but_for_normalisation(
     # Written again, a normalised text stays as it is.
     assert tokenizer.decode(tokenizer.encode(decoded)) == decoded
     if text.isascii() or unicodedata.normalize("NFKC", text) == text.casefold() == text:
-        assert decoded.replace(" ", "") == text.replace(" ", "")
+        # U+FFFD stands for what could not be read; SentencePiece makes it a blank.
+        assert decoded.replace(" ", "") == text.replace(" ", "").replace("\ufffd", "")
 
 
 @pytest.mark.parametrize(
